@@ -23,6 +23,8 @@ class SimMig:
     memory_total: int = 10 * GIB
     memory_used: int | None = None
     """Bytes; None: the sum over its processes."""
+    slot: int | None = None
+    """Its index under the GPU, where slots between may be empty; None: its place among the GPU's MIG devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ class SimProcess:
     """``compute``, ``graphics``, ``mps``."""
     sm: int | None = None
     """Percent since the last call, as nvmlDeviceGetProcessUtilization gives it; None: not in its answer."""
+    sm_timestamp: int | None = None
+    """Microseconds; what its entry there bears, told even when older than asked for; None: the time of the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,10 +182,14 @@ class World:
     devices: tuple[SimDevice, ...] = ()
     nvml_faults: tuple[NvmlFault, ...] = ()
     tasks: tuple[SimTask, ...] = ()
+    host_view: bool = True
+    """True: /proc also shows the host's PIDs 1 (systemd) and 2 (kthreadd). False: `tasks` alone, as without hostPID."""
     pods: tuple[SimPod, ...] = ()
     allocatable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Resource name to device ids, as GetAllocatableResources lists them."""
     kubelet_faults: tuple[KubeletFault, ...] = ()
+    kubelet_lists_terminal: bool = False
+    """True: List names Succeeded and Failed pods too, with their devices, as kubelets before 1.34 do."""
     list_response: bytes | None = None
     """Recorded bytes of a ListPodResourcesResponse, served as they are in place of the pods' own."""
     allocatable_response: bytes | None = None
@@ -191,6 +199,7 @@ class World:
     node_provider_id: str = "sim:///gpu-n1"
     node_created: str = "2026-11-01T00:00:00Z"
     node_capacity: Mapping[str, str] = field(default_factory=dict)
+    node_unschedulable: bool = False
     objects: tuple[SimObject, ...] = ()
     pod_list: Mapping[str, Any] | None = None
     """A recorded PodList, served as it is in place of the pods' own."""

@@ -1,0 +1,68 @@
+/* What the simulated driver shows now, as read from the state file. Written by state.py, line by line. */
+#ifndef STANDIN_STATE_H
+#define STANDIN_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "nvml_abi.h"
+
+/* Bytes with their length, so that a NUL within is carried too; bytes[length] is 0. All zero: not in the file. */
+struct text {
+    char *bytes;
+    size_t length;
+};
+
+/* Not known: the file does not give it, and the call for it is not supported. */
+struct number {
+    bool known;
+    unsigned long long value;
+};
+
+struct sim_mig {
+    struct text uuid, name;
+    struct number slot, gi, ci, memory_total, memory_used, gpu_slices, compute_slices;
+};
+
+struct sim_process {
+    struct number pid, memory, gi, ci, compute, graphics, mps, sm, sm_timestamp;
+};
+
+/* A counter that nvmlDeviceGetFieldValues can ask for. */
+struct sim_counter {
+    struct number field, value;
+};
+
+struct sim_device {
+    struct text uuid, name, pci_bus_id;
+    struct number index, minor, architecture, mig_mode, max_mig_devices, utilization, memory_total, memory_used,
+        memory_reserved, power, power_limit, temperature, energy, ecc_corrected, ecc_uncorrected, row_remap_pending;
+    struct sim_mig *migs;
+    size_t mig_count;
+    struct sim_process *processes;
+    size_t process_count;
+    struct sim_counter *counters;
+    size_t counter_count;
+};
+
+struct sim_fault {
+    struct text symbol;
+    struct number device, code, delay_us;
+};
+
+struct sim_state {
+    struct text driver_version;
+    struct number cuda_version;
+    struct sim_device *devices;
+    size_t device_count;
+    struct sim_fault *faults;
+    size_t fault_count;
+};
+
+/*
+ * The state that the environment names, read again whenever the file was replaced. Not thread-safe: the caller holds
+ * the lock, and a pointer into the state is good only until the next call. NULL, with the reason in `why`, without one.
+ */
+const struct sim_state *current_state(nvmlReturn_t *why);
+
+#endif
