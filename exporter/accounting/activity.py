@@ -1,0 +1,66 @@
+"""Active, idle_held, idle_empty or unknown? One verdict for each holder of a device, in this cycle, with its evidence."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from exporter.model.attribution import Attribution, ContainerRow, PodRow, State
+from exporter.model.ids import PodUid
+
+IDLE = frozenset({State.IDLE_HELD, State.IDLE_EMPTY})
+
+
+def judge(attribution: Attribution, active_above_ratio: float) -> Attribution:
+    """Give every row that holds a device its state, and every pod its count of idle devices.
+
+    Args:
+        attribution: The join of this cycle, states still unknown.
+        active_above_ratio: Utilisation, 0 to 1, above which a device counts as active.
+    """
+    containers = tuple(_with_state(row, active_above_ratio) for row in attribution.containers)
+    pods = tuple(replace(pod, idle=_idle_devices(pod, containers)) for pod in attribution.pods)
+    return replace(attribution, containers=containers, pods=pods)
+
+
+def _with_state(row: ContainerRow, active_above_ratio: float) -> ContainerRow:
+    if not row.holds:
+        return replace(row, state=State.UNKNOWN, state_evidence="uses a device that it does not hold")
+    state, evidence = _state(row, active_above_ratio)
+    return replace(row, state=state, state_evidence=evidence)
+
+
+def _state(row: ContainerRow, active_above_ratio: float) -> tuple[State, str]:
+    if row.utilization_ratio is None:
+        return State.UNKNOWN, "its activity could not be measured"
+    busy = f"{row.utilization_ratio:.0%} busy"
+    if row.utilization_ratio > active_above_ratio:
+        return State.ACTIVE, busy
+    if row.processes is None:
+        return State.UNKNOWN, f"{busy}, and its processes could not be read"
+    if row.processes > 0:
+        return State.IDLE_HELD, f"{busy}, {_counted(row.processes)} on the device"
+    if row.memory_used_bytes:
+        return State.IDLE_HELD, f"{busy}, memory held without a process"
+    return State.IDLE_EMPTY, f"{busy}, no process on the device"
+
+
+def _counted(processes: int) -> str:
+    return "1 process" if processes == 1 else f"{processes} processes"
+
+
+def _idle_devices(pod: PodRow, containers: Iterable[ContainerRow]) -> int | None:
+    """Devices of the pod on which every container that holds them is idle; None if that cannot be said of one of them."""
+    states: dict[object, set[State]] = {}
+    for row in containers:
+        if row.holds and _is_of(row, pod.uid, pod.namespace, pod.pod):
+            states.setdefault((row.device, row.mig and row.mig.key), set()).add(row.state)
+    active = [found for found in states.values() if State.ACTIVE in found]
+    rest = [found for found in states.values() if State.ACTIVE not in found]
+    if any(State.UNKNOWN in found for found in rest):
+        return None
+    if not states and pod.assigned is None:
+        return None
+    return len(states) - len(active)
+
+
+def _is_of(row: ContainerRow, uid: PodUid, namespace: str, pod: str) -> bool:
+    return (row.container.pod_uid, row.container.namespace, row.container.pod) == (uid, namespace, pod)

@@ -1,0 +1,132 @@
+"""account(): the old ledger and one cycle give the new ledger. Nothing in it ever falls."""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from exporter.accounting.health import Health, observations
+from exporter.model.device import Device
+from exporter.model.ids import DeviceUuid
+from exporter.model.ledger import Histogram, Ledger, MonotoneCounter
+from exporter.model.snapshot import Snapshot
+
+Key = TypeVar("Key", bound=Hashable)
+
+DURATION_BOUNDS_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+def account(ledger: Ledger, previous: Snapshot | None, snapshot: Snapshot, health: Health, cycle_seconds: float) -> Ledger:
+    """Count one cycle.
+
+    Args:
+        ledger: What was counted so far.
+        previous: The snapshot before this one; a failed read that both carry is one failure.
+        snapshot: This cycle's readings.
+        health: How each source did.
+        cycle_seconds: What this cycle took up to here.
+    """
+    devices = snapshot.nvml.value.devices if snapshot.nvml.value else ()
+    return Ledger(
+        energy_joules=_advance(ledger.energy_joules, _energies(devices)),
+        ecc_errors=_advance(ledger.ecc_errors, _ecc_errors(devices)),
+        clock_event_seconds=_advance(ledger.clock_event_seconds, _clock_events(devices)),
+        device_errors=_count(ledger.device_errors, _device_errors(devices)),
+        source_errors=_count(ledger.source_errors, _source_errors(previous, snapshot, health)),
+        source_last_success_timestamp_seconds={
+            **ledger.source_last_success_timestamp_seconds,
+            **dict(_successes(snapshot, health)),
+        },
+        source_durations=_observe_all(ledger.source_durations, _durations(snapshot)),
+        rejected_readings=_count(ledger.rejected_readings, _rejected(devices)),
+        cycle_duration=observe(ledger.cycle_duration, cycle_seconds),
+    )
+
+
+def _energies(devices: Iterable[Device]) -> Iterator[tuple[DeviceUuid, float]]:
+    for device in devices:
+        if device.energy_joules is not None:
+            yield device.uuid, device.energy_joules
+
+
+def _ecc_errors(devices: Iterable[Device]) -> Iterator[tuple[tuple[DeviceUuid, str], float]]:
+    for device in devices:
+        for kind, errors in device.ecc_errors.items():
+            yield (device.uuid, kind), errors
+
+
+def _clock_events(devices: Iterable[Device]) -> Iterator[tuple[tuple[DeviceUuid, str], float]]:
+    for device in devices:
+        for reason, seconds in device.clock_event_seconds.items():
+            yield (device.uuid, reason), seconds
+
+
+def _device_errors(devices: Iterable[Device]) -> Iterator[tuple[DeviceUuid, str]]:
+    return ((device.uuid, str(device.trouble)) for device in devices if device.trouble)
+
+
+def _rejected(devices: Iterable[Device]) -> Iterator[tuple[str, str]]:
+    return ((rejected.reading, rejected.reason) for device in devices for rejected in device.rejected)
+
+
+def _source_errors(previous: Snapshot | None, snapshot: Snapshot, health: Health) -> Iterator[tuple[str, str]]:
+    before = {} if previous is None else observations(previous)
+    now = observations(snapshot)
+    for name, state in health.items():
+        if state.up:
+            continue
+        observed, earlier = now.get(name), before.get(name)
+        repeated = (
+            observed is not None
+            and earlier is not None
+            and observed.missing is not None
+            and observed.missing == earlier.missing
+        )
+        if not repeated:
+            yield name, state.reason
+
+
+def _successes(snapshot: Snapshot, health: Health) -> Iterator[tuple[str, float]]:
+    now = observations(snapshot)
+    for name, state in health.items():
+        if not state.up:
+            continue
+        usable = now[name].usable if name in now else None
+        age_seconds = 0.0 if usable is None else snapshot.taken_at - usable.taken_at
+        yield name, snapshot.timestamp_seconds - max(age_seconds, 0.0)
+
+
+def _durations(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
+    for name, observed in observations(snapshot).items():
+        if observed.duration_seconds is not None:
+            yield name, observed.duration_seconds
+
+
+def _advance(counters: Mapping[Key, MonotoneCounter], readings: Iterable[tuple[Key, float]]) -> dict[Key, MonotoneCounter]:
+    """Follow counters that their keeper may reset: a reading below the last one starts again from 0."""
+    advanced = dict(counters)
+    for key, reading in readings:
+        before = counters.get(key, MonotoneCounter(last_reading=0.0, total=0.0))
+        grown = reading - before.last_reading if reading >= before.last_reading else reading
+        advanced[key] = MonotoneCounter(last_reading=reading, total=before.total + grown)
+    return advanced
+
+
+def _count(counts: Mapping[Key, int], events: Iterable[Key]) -> dict[Key, int]:
+    counted = dict(counts)
+    for key in events:
+        counted[key] = counted.get(key, 0) + 1
+    return counted
+
+
+def _observe_all(histograms: Mapping[str, Histogram], values: Iterable[tuple[str, float]]) -> dict[str, Histogram]:
+    observed = dict(histograms)
+    for name, seconds in values:
+        observed[name] = observe(histograms.get(name), seconds)
+    return observed
+
+
+def observe(histogram: Histogram | None, seconds: float) -> Histogram:
+    """One more observation of a duration."""
+    before = histogram or Histogram(DURATION_BOUNDS_SECONDS, (0,) * (len(DURATION_BOUNDS_SECONDS) + 1), 0.0)
+    bucket = sum(1 for bound in before.bounds if seconds > bound)
+    counts = tuple(count + (position == bucket) for position, count in enumerate(before.counts))
+    return Histogram(before.bounds, counts, before.total + seconds)

@@ -1,0 +1,1 @@
+"""One small module a command; `exporter.cli` picks one."""

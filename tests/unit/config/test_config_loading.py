@@ -1,0 +1,127 @@
+"""File < environment < flags; every error names its place."""
+
+from pathlib import Path
+
+import pytest
+
+from exporter.config.loading import ConfigError, dump_config, load_config
+from exporter.config.policy import annotation_keys, ownership_policy
+from exporter.config.schema import Config
+from exporter.model.policy import OwnerSource, WorkloadClass
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(text)
+    return path
+
+
+def _refused(path: Path | None, environ: dict[str, str] | None = None, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, environ or {}, overrides)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    """The contract's defaults."""
+    config = load_config(None, {})
+    assert config.interval == 5.0
+    assert config.max_age == 60.0
+    assert str(config.listen) == ":9836"
+    assert config.nvml.library == "libnvidia-ml.so.1"
+    assert config.ownership.team.keys == ("team", "finops.org/team", "app.kubernetes.io/team", "squad")
+    assert config.ownership.precedence == tuple(OwnerSource)
+
+
+def test_effective_configuration_reads_back_the_same(tmp_path: Path) -> None:
+    """What check-config prints is a configuration file."""
+    config = load_config(None, {}, ["interval=2s", "ownership.extra_labels=[{name: project, keys: [project]}]"])
+    assert load_config(_file(tmp_path, dump_config(config)), {}) == config
+
+
+def test_flag_beats_environment_beats_file(tmp_path: Path) -> None:
+    """The nearer to the command line, the stronger."""
+    path = _file(tmp_path, "interval: 1s\nmax_age: 10s\nnvml: {library: from-file}\n")
+    environ = {"GPU_OWNERSHIP_INTERVAL": "2s", "GPU_OWNERSHIP_NVML__LIBRARY": "from-env"}
+    config = load_config(path, environ, ["interval=3s"])
+    assert (config.interval, config.nvml.library, config.max_age) == (3.0, "from-env", 10.0)
+
+
+def test_variables_that_kubernetes_makes_up_for_a_service_are_no_settings() -> None:
+    """A Service called gpu-ownership-exporter must not stop the exporter."""
+    environ = {"GPU_OWNERSHIP_EXPORTER_PORT": "tcp://10.0.0.1:9836", "GPU_OWNERSHIP_EXPORTER_SERVICE_HOST": "10.0.0.1"}
+    assert load_config(None, environ) == load_config(None, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("interval: 5s\nnvml:\n  libary: x\n", "config.yaml:3: nvml.libary: unknown key, the nearest is library"),
+        ("interval: 20s\n", "config.yaml:1: interval: "),
+        ("interval: 5\n", "a duration with its unit is wanted"),
+        ("zzzzzz: 1\n", "config.yaml:1: zzzzzz: unknown key, known here: "),
+        ("a: 1\na: 2\n", "config.yaml:2: a: this key stands here twice"),
+        ("- 1\n", "config.yaml:1: settings by key are wanted"),
+        ("a: [1\n", "config.yaml:2: "),
+        ("a: !!python/object:os.system x\n", "config.yaml:1: "),
+        ("ownership:\n  extra_labels:\n  - {name: team, keys: [x]}\n", "config.yaml:3: ownership.extra_labels[0].name: "),
+        ("ownership:\n  extra_labels:\n  - {name: a, keys: [x]}\n  - {name: a, keys: [y]}\n", "a label name stands here twice"),
+        ("classes:\n- {class: foo, when: {label_exists: [a]}}\n", "config.yaml:2: classes[0].class: "),
+        ("classes:\n- {class: other, when: {}}\n", "a condition is wanted"),
+        ("ownership: {team: {keyz: [a]}}\n", "config.yaml:1: ownership.team.keyz: unknown key, the nearest is keys"),
+        ("nvml: 5\n", "config.yaml:1: nvml: "),
+        ("node_name: \x00\n", "config.yaml: "),
+    ],
+)
+def test_file_that_cannot_be_used_is_refused_with_its_place(tmp_path: Path, text: str, wanted: str) -> None:
+    """File, line, key, reason, and the nearest known key, in one line."""
+    assert wanted in _refused(_file(tmp_path, text))
+
+
+def test_unreadable_file_is_refused(tmp_path: Path) -> None:
+    """No file, or a folder in its place."""
+    assert "No such file" in _refused(tmp_path / "none.yaml")
+    assert "Is a directory" in _refused(tmp_path)
+
+
+def test_huge_file_is_refused(tmp_path: Path) -> None:
+    """A configuration is small."""
+    assert "larger than" in _refused(_file(tmp_path, "#" * (2 << 20)))
+
+
+def test_unknown_variable_is_refused_with_its_name() -> None:
+    """A misspelt variable is as wrong as a misspelt key."""
+    message = _refused(None, {"GPU_OWNERSHIP_NVM__LIBRARY": "x"})
+    assert message == "GPU_OWNERSHIP_NVM__LIBRARY: nvm: unknown key, the nearest is nvml"
+
+
+def test_flag_that_is_no_setting_is_refused() -> None:
+    """--set wants KEY=VALUE, and a key inside a value is no group."""
+    assert "KEY=VALUE" in _refused(None, {}, "interval")
+    assert "no group of settings" in _refused(None, {}, "node_name=x", "node_name.y=1")
+    assert "no YAML" in _refused(None, {}, "interval=[")
+
+
+def test_empty_file_is_the_defaults(tmp_path: Path) -> None:
+    """A file of comments is a file."""
+    assert load_config(_file(tmp_path, "# nothing\n"), {}) == Config()
+
+
+def test_policy_carries_what_the_configuration_says(tmp_path: Path) -> None:
+    """The pure rooms see the same keys, aliases and classes."""
+    path = _file(
+        tmp_path,
+        "ownership:\n  team: {keys: [squad], normalize: lower, aliases: {ml-infra: [ML-Infra, mlinfra]}}\n"
+        "  extra_labels: [{name: project, keys: [proj]}]\n  precedence: [namespace_label]\n"
+        "classes: [{class: training, when: {label_exists: [train]}}]\n",
+    )
+    policy = ownership_policy(load_config(path, {}))
+    assert policy.team.keys == ("squad",)
+    assert policy.team.lower
+    assert policy.team.aliases == {"ML-Infra": "ml-infra", "mlinfra": "ml-infra"}
+    assert policy.precedence == (OwnerSource.NAMESPACE_LABEL,)
+    assert [field.name for field in policy.fields] == ["team", "cost_center", "project"]
+    assert policy.classes[0].workload_class is WorkloadClass.TRAINING
+    assert {"squad", "proj", "gpu-ownership/class", "cost-center"} <= annotation_keys(policy)
