@@ -1,0 +1,162 @@
+"""Processes on a device, and what each of them did since the last cycle."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from exporter.model.device import GpuProcess, ProcessKind, ProcessUse
+from exporter.sources.nvml import library, units
+from exporter.sources.nvml.library import Handle
+from exporter.sources.nvml.measures import LARGEST_MEMORY_BYTES
+from exporter.sources.nvml.mig import LiveInstance
+from exporter.sources.nvml.readings import ALL_ONES_32, ALL_ONES_64, NOT_AVAILABLE, Readings
+
+LARGEST_PID: Final = 1 << 22
+"""Linux gives out no larger one, whatever pid_max says."""
+
+_SYMBOLS: Final = {
+    ProcessKind.COMPUTE: "nvmlDeviceGetComputeRunningProcesses",
+    ProcessKind.GRAPHICS: "nvmlDeviceGetGraphicsRunningProcesses",
+    ProcessKind.MPS: "nvmlDeviceGetMPSComputeRunningProcesses",
+}
+_VERSIONS: Final = ("_v3", "_v2")
+
+_ALL_PERCENT: Final = 100
+
+_Key = tuple[int, int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One line of one list."""
+
+    key: _Key
+    kind: ProcessKind
+    memory_bytes: int | None
+
+
+def read_processes(
+    readings: Readings, handle: Handle, instances: Sequence[LiveInstance], total_bytes: int | None
+) -> tuple[GpuProcess, ...] | None:
+    """All processes of a GPU in order of their PID, or None if a list that it supports could not be read.
+
+    Args:
+        readings: of the GPU.
+        handle: of the GPU; in MIG mode it lists the processes of all instances, if we are permitted to see them.
+        instances: asked one by one if it does not.
+        total_bytes: memory of the GPU; no process can hold more.
+    """
+    entries = _read_lists(readings, handle, None, total_bytes)
+    if entries is None and instances:
+        entries = _read_parts(instances, total_bytes)
+    return None if entries is None else _merge(entries)
+
+
+def _read_parts(instances: Iterable[LiveInstance], total_bytes: int | None) -> list[_Entry] | None:
+    found: list[_Entry] = []
+    for live in instances:
+        entries = _read_lists(live.readings, live.handle, live, total_bytes)
+        if entries is None:
+            return None
+        found.extend(entries)
+    return found
+
+
+def _read_lists(readings: Readings, handle: Handle, live: LiveInstance | None, total_bytes: int | None) -> list[_Entry] | None:
+    """None if the compute list is not supported, or any supported list failed: a part of the truth reads as "nobody there"."""
+    found: list[_Entry] = []
+    for kind, name in _SYMBOLS.items():
+        records, supported = _read_list(readings, handle, name)
+        if records is None and (supported or kind is ProcessKind.COMPUTE):
+            return None
+        for record in records or ():
+            key = _key_of(record, live)
+            if 0 < key[0] <= LARGEST_PID:
+                found.append(_Entry(key, kind, _memory_of(readings, record.usedGpuMemory, total_bytes)))
+            else:
+                readings.reject("process_pid")
+    return found
+
+
+def _read_list(readings: Readings, handle: Handle, name: str) -> tuple[list[Any] | None, bool]:
+    """The records, or None and whether the list is supported at all."""
+    for version in _VERSIONS:
+        call = name + version
+        records = readings.ask(call, _ListQuestion(call, handle))
+        if records is not None or readings.can_answer(call):
+            return records, True
+    return None, False
+
+
+@dataclass(frozen=True, slots=True)
+class _ListQuestion:
+    call: str
+    handle: Handle
+
+    def __call__(self) -> list[Any]:
+        return library.read_processes(self.call, self.handle)
+
+
+def _key_of(record: Any, live: LiveInstance | None) -> _Key:  # noqa: ANN401 - a ctypes structure of pynvml, which is untyped
+    if live is not None:
+        return record.pid, live.instance.gpu_instance_id, live.instance.compute_instance_id
+    return record.pid, _instance_id(record.gpuInstanceId), _instance_id(record.computeInstanceId)
+
+
+def _instance_id(number: int) -> int | None:
+    return None if number == ALL_ONES_32 else number
+
+
+def _memory_of(readings: Readings, used_bytes: int, total_bytes: int | None) -> int | None:
+    if used_bytes == ALL_ONES_64:
+        readings.reject("process_memory", NOT_AVAILABLE)
+        return None
+    return readings.within("process_memory", used_bytes, 0, LARGEST_MEMORY_BYTES if total_bytes is None else total_bytes)
+
+
+def _merge(entries: Iterable[_Entry]) -> tuple[GpuProcess, ...]:
+    kinds: dict[_Key, set[ProcessKind]] = {}
+    memory: dict[_Key, int | None] = {}
+    for entry in entries:
+        kinds.setdefault(entry.key, set()).add(entry.kind)
+        known = [size for size in (memory.get(entry.key), entry.memory_bytes) if size is not None]
+        memory[entry.key] = max(known, default=None)
+    merged = [GpuProcess(pid, frozenset(kinds[pid, gi, ci]), memory[pid, gi, ci], gi, ci) for pid, gi, ci in kinds]
+    return tuple(sorted(merged, key=lambda one: (one.pid, one.gpu_instance_id or 0, one.compute_instance_id or 0)))
+
+
+def read_process_use(readings: Readings, handle: Handle, since_us: int) -> tuple[tuple[ProcessUse, ...] | None, int]:
+    """What processes did since `since_us`, and the time to ask from next; None where the driver cannot say.
+
+    Time is the GPU's own and is only ever taken from what the driver returned: its clock is not the host's. The first answer,
+    since 0, reaches up to 10 s back.
+    """
+    records = _read_samples(readings, handle, since_us)
+    if records is None:
+        return None, since_us
+    newest: dict[int, tuple[int, int]] = {}
+    last_us = since_us
+    for record in records:
+        at_us = int(record.timeStamp)
+        if at_us <= since_us:
+            # Entries older than asked for are a known fault of the driver.
+            continue
+        if not 0 < record.pid <= LARGEST_PID or record.smUtil > _ALL_PERCENT:
+            readings.reject("process_utilization")
+            continue
+        last_us = max(last_us, at_us)
+        newest[record.pid] = max(newest.get(record.pid, (0, 0)), (at_us, int(record.smUtil)))
+    uses = (ProcessUse(pid, units.ratio_from_percent(percent)) for pid, (_, percent) in sorted(newest.items()))
+    return tuple(uses), last_us
+
+
+def _read_samples(readings: Readings, handle: Handle, since_us: int) -> list[Any] | None:
+    calls: dict[str, Callable[[Handle, int], list[Any]]] = {
+        "nvmlDeviceGetProcessUtilization": library.read_process_utilization,
+        "nvmlDeviceGetProcessesUtilizationInfo": library.read_processes_utilization_info,
+    }
+    for call, read in calls.items():
+        records = readings.ask(call, lambda read=read: read(handle, since_us))  # type: ignore[misc]
+        if records is not None or readings.can_answer(call):
+            return records
+    return None
