@@ -14,7 +14,7 @@ Key = TypeVar("Key", bound=Hashable)
 DURATION_BOUNDS_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-def account(ledger: Ledger, previous: Snapshot | None, snapshot: Snapshot, health: Health, cycle_seconds: float) -> Ledger:
+def account(ledger: Ledger, previous: Snapshot, snapshot: Snapshot, health: Health, cycle_seconds: float) -> Ledger:
     """Count one cycle.
 
     Args:
@@ -67,9 +67,8 @@ def _rejected(devices: Iterable[Device]) -> Iterator[tuple[str, str]]:
     return ((rejected.reading, rejected.reason) for device in devices for rejected in device.rejected)
 
 
-def _source_errors(previous: Snapshot | None, snapshot: Snapshot, health: Health) -> Iterator[tuple[str, str]]:
-    before = {} if previous is None else observations(previous)
-    now = observations(snapshot)
+def _source_errors(previous: Snapshot, snapshot: Snapshot, health: Health) -> Iterator[tuple[str, str]]:
+    before, now = observations(previous), observations(snapshot)
     for name, state in health.items():
         if state.up:
             continue

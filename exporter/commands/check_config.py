@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from exporter.commands.options import add_config_arguments, config_from
 from exporter.config.loading import dump_config
@@ -9,7 +10,7 @@ from exporter.config.loading import dump_config
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``serve``; the file may be named without ``--config``."""
-    parser.add_argument("file", nargs="?", metavar="FILE", help="YAML configuration file")
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="YAML configuration file")
     add_config_arguments(parser)
 
 

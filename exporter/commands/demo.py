@@ -36,22 +36,28 @@ def run(arguments: argparse.Namespace) -> int:
 async def _demo(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="gpu-ownership-demo-") as folder:
         node = SimulatedNode(Path(folder), world_at(0.0))
+        config_from(arguments)  # what is wrong in it is said before anything is started
         try:
             await node.start()
+            return await _serve(node, arguments)
         except StandinBuildError as error:
             logger.error("%s", error)  # noqa: TRY400 - one clear line, no traceback
             return 1
-        os.environ.update(node.environment())
-        config = config_from(arguments, "interval=2s", *node.settings())
-        _say_where(config)
-        living = asyncio.create_task(_live(node))
-        try:
-            return await run_until_signalled(config, simulated=True)
         finally:
-            living.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await living
             await node.stop()
+
+
+async def _serve(node: SimulatedNode, arguments: argparse.Namespace) -> int:
+    os.environ.update(node.environment())
+    config = config_from(arguments, "interval=2s", *node.settings())
+    _say_where(config)
+    living = asyncio.create_task(_live(node))
+    try:
+        return await run_until_signalled(config, simulated=True)
+    finally:
+        living.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await living
 
 
 async def _live(node: SimulatedNode) -> None:

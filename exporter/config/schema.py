@@ -84,8 +84,10 @@ class KubernetesConfig(Section):
     enabled: bool = Field(
         default=True, description="`false`: no call to the API; owners are `unknown`, allocation still comes from the kubelet."
     )
-    api_server: str = Field("", description="URL; empty: the pod's service account, else a kubeconfig.")
-    kubeconfig: str = Field("", description="Path; empty: the pod's service account, else `$KUBECONFIG` or `~/.kube/config`.")
+    api_server: str = Field("", description="URL; empty: the one of the service account or kubeconfig.")
+    kubeconfig: str = Field(
+        "", description="Path; empty: the service account of the exporter's own pod. No other place is searched."
+    )
     owner_lookups: bool = Field(
         default=True, description="`false`: owners come from references and labels alone, without a GET."
     )

@@ -46,13 +46,13 @@ class OwnerField:
 
 @dataclass(frozen=True, slots=True)
 class ClassRule:
-    """First rule whose every condition holds names the class."""
+    """The first rule of which one condition holds names the class."""
 
     workload_class: WorkloadClass
     workload_types: frozenset[str] = frozenset()
-    """Holds if the workload's type is one of these; empty: no condition."""
+    """Holds if the workload's type is one of these."""
     label_exists: frozenset[str] = frozenset()
-    """Holds if the pod or its workload has one of these labels; empty: no condition."""
+    """Holds if the pod or its workload has one of these labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,13 @@ class OwnershipPolicy:
     """Longer values are cut."""
     classes: tuple[ClassRule, ...] = ()
     class_annotation: str = "gpu-ownership/class"
+    queue_keys: tuple[str, ...] = (
+        "kueue.x-k8s.io/local-queue-name",
+        "kueue.x-k8s.io/queue-name",
+        "volcano.sh/queue-name",
+        "kai.scheduler/queue",
+    )
+    """Labels or annotations that name the queue through which the pod came; first that has a value."""
 
     @property
     def fields(self) -> tuple[OwnerField, ...]:

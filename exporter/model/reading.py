@@ -93,8 +93,8 @@ class Observed(Generic[T_co]):
     usable: Fresh[T_co] | None
     missing: Missing | None
     """Set when the last read failed, also while a kept answer is still usable."""
-    duration_seconds: float = 0.0
-    """How long the last read took."""
+    duration_seconds: float | None = None
+    """How long this cycle's read took; None where nothing was asked in this cycle."""
 
     @property
     def value(self) -> T_co | None:

@@ -26,3 +26,5 @@ class Snapshot:
     procfs: Observed[ProcessTable]
     owners: Observed[OwnerTable]
     namespaces: Observed[NamespaceTable]
+    pod_generation: int = 0
+    """Which state of the pod source this is; the kubelet is asked again when it has moved on."""

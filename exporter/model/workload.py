@@ -134,6 +134,8 @@ class OwnerTable:
 
     objects: Mapping[str, Lookup]
     """By UID of the owner."""
+    trouble: MissingReason | None = None
+    """What most failed look-ups failed for, also where an older answer stands in; a 404 is an answer and does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,8 @@ class NamespaceTable:
 
     namespaces: Mapping[str, Lookup]
     """By name."""
+    trouble: MissingReason | None = None
+    """As in `OwnerTable`."""
 
 
 @dataclass(frozen=True, slots=True)

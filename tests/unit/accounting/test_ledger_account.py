@@ -15,6 +15,7 @@ from exporter.model.reading import Fresh, Missing, MissingReason, Observed
 from exporter.model.snapshot import Snapshot
 
 GPU = DeviceUuid("GPU-0")
+NEVER: Observed[NvmlState] = Observed(None, Missing(MissingReason.STARTING, 0.0))
 
 
 def _snapshot(nvml: Observed[NvmlState], at: float = 1.0) -> Snapshot:
@@ -38,7 +39,7 @@ def _seen(*devices: Device, at: float = 1.0) -> Snapshot:
 
 
 def _account(ledger: Ledger, snapshot: Snapshot, previous: Snapshot | None = None) -> Ledger:
-    return account(ledger, previous, snapshot, source_health(snapshot), 0.01)
+    return account(ledger, previous or _snapshot(NEVER), snapshot, source_health(snapshot), 0.01)
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1e9)), max_size=30))

@@ -1,0 +1,58 @@
+"""One row for each container on each device or MIG instance that it holds or uses."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from exporter.attribution.holders import Held
+from exporter.attribution.memory import MemorySplit
+from exporter.attribution.presence import Presence, RowKey
+from exporter.attribution.shares import Shares
+from exporter.model.attribution import Allocation, ContainerRow, Ownership
+from exporter.model.device import MigInstance
+from exporter.model.ids import ContainerKey, MigKey
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """Everybody on one device, and what each of them used of it."""
+
+    presence: Presence
+    held: tuple[Held, ...]
+    memory: MemorySplit
+    utilization: Mapping[RowKey, float | None]
+
+
+def container_rows(use: DeviceUse, shares: Shares, owner_of: Callable[[ContainerKey], Ownership]) -> Iterable[ContainerRow]:
+    """The rows of one device."""
+    device = use.presence.device
+    instances: dict[MigKey, MigInstance] = {mig.key: mig for mig in device.mig_instances}
+    allocations = _allocations(use.held)
+    for row in use.presence.rows:
+        container, mig = row
+        yield ContainerRow(
+            container=container,
+            device=device.uuid,
+            mig=None if mig is None else instances[mig],
+            owner=owner_of(container),
+            allocations=allocations.get(row, ()),
+            share_ratio=float(shares.by_holder.get((container, (device.uuid, mig)), 0)),
+            utilization_ratio=use.utilization[row],
+            memory_used_bytes=use.memory.by_row[row],
+            processes=use.presence.processes(row),
+        )
+
+
+def row_order(row: ContainerRow) -> tuple[ContainerKey, str, tuple[MigKey, ...]]:
+    """Sort key: container by container, then device by device."""
+    return (row.container, row.device, () if row.mig is None else (row.mig.key,))
+
+
+def _allocations(held: Iterable[Held]) -> dict[RowKey, tuple[Allocation, ...]]:
+    found: dict[RowKey, set[Allocation]] = {}
+    for one in held:
+        found.setdefault((one.container, one.key[1]), set()).add(one.allocation)
+    return {row: tuple(sorted(allocations, key=_allocation_order)) for row, allocations in found.items()}
+
+
+def _allocation_order(allocation: Allocation) -> tuple[str, str, str]:
+    return (allocation.resource, allocation.source, allocation.device_id)

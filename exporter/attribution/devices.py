@@ -1,0 +1,88 @@
+"""One row for each physical GPU, whoever holds it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from exporter.attribution.holders import Held, PlaceKey
+from exporter.attribution.shares import Shares, part_of_gpu
+from exporter.model.attribution import DeviceRow, Sharing, UnattributedReason
+from exporter.model.device import Device, MigMode, ProcessKind
+from exporter.model.ids import DeviceUuid
+
+STRATEGY_LABEL = "nvidia.com/gpu.sharing-strategy"
+"""Written by GPU feature discovery; nothing in a device id tells MPS from time-slicing."""
+_STRATEGIES = {"none": Sharing.NONE, "time-slicing": Sharing.TIME_SLICING, "mps": Sharing.MPS}
+
+
+@dataclass(frozen=True, slots=True)
+class Allocations:
+    """What is known of who holds what."""
+
+    known: bool
+    """False if the kubelet has no usable answer."""
+    shares: Shares
+    held: tuple[Held, ...] = ()
+    replicas: Mapping[PlaceKey, int] = field(default_factory=dict)
+    """Into how many parts each divided place is divided."""
+    ids_known: bool = False
+    """True if the kubelet said what it can give out."""
+    possible: frozenset[DeviceUuid] = frozenset()
+    """Devices that an unresolved allocation may be on."""
+
+
+def device_row(device: Device, allocations: Allocations, sharing: Sharing, rest: Mapping[UnattributedReason, int]) -> DeviceRow:
+    """Put the row together."""
+    sizes = {mig.key: part_of_gpu(device, mig) for mig in device.mig_instances}
+    return DeviceRow(
+        device=device,
+        sharing=sharing,
+        allocated_ratio=_allocated_ratio(device, allocations),
+        unattributed_memory_bytes=dict(sorted(rest.items())),
+        mig_share_ratios={key: float(size) for key, size in sorted(sizes.items()) if size is not None},
+    )
+
+
+def sharing_of(device: Device, allocations: Allocations, node_labels: Mapping[str, str], *, mps_server: bool) -> Sharing:
+    """How the device is shared: by its mode, by the form of its ids, and by the node's label between the two forms of replicas.
+
+    Args:
+        device: The device.
+        allocations: Who holds what.
+        node_labels: Labels of the node.
+        mps_server: True if an MPS server is on the device.
+    """
+    if device.mig_mode is MigMode.ENABLED:
+        return Sharing.MIG
+    labelled = _STRATEGIES.get(node_labels.get(STRATEGY_LABEL, "").strip().lower(), Sharing.UNKNOWN)
+    if not _in_replicas(device, allocations):
+        told = allocations.known and (
+            allocations.ids_known or labelled is Sharing.UNKNOWN or _is_held(device, allocations.held)
+        )
+        return Sharing.NONE if told else labelled
+    if labelled in {Sharing.TIME_SLICING, Sharing.MPS}:
+        return labelled
+    by_process = mps_server or any(ProcessKind.MPS in process.kinds for process in device.processes or ())
+    return Sharing.MPS if by_process else Sharing.UNKNOWN
+
+
+def _in_replicas(device: Device, allocations: Allocations) -> bool:
+    """True if an id of the device names a replica, or if several are there to be given out."""
+    by_id = any(one.replica is not None for one in allocations.held if one.key[0] == device.uuid)
+    return by_id or any(count > 1 for (uuid, _), count in allocations.replicas.items() if uuid == device.uuid)
+
+
+def _is_held(device: Device, held: Iterable[Held]) -> bool:
+    return any(one.key[0] == device.uuid for one in held)
+
+
+def _allocated_ratio(device: Device, allocations: Allocations) -> float | None:
+    """Sum of the shares.
+
+    None without an answer, with an instance of unknown size among what is held, and where the device only looks free.
+    """
+    if not allocations.known or device.uuid in allocations.shares.unknown:
+        return None
+    total = allocations.shares.by_gpu.get(device.uuid)
+    if not total and device.uuid in allocations.possible:
+        return None
+    return 0.0 if total is None else float(total)

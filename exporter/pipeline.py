@@ -1,0 +1,225 @@
+"""READ THIS FIRST. One cycle: take one snapshot, attribute it, account for it, publish it.
+
+A snapshot has two phases: devices, holdings and pods first; then /proc for the PIDs that NVML named, and owners and
+namespaces for the pods that turned out to have to do with a GPU. The sources do not know each other; what one of them
+names reaches the next one through here.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from exporter.accounting.activity import judge
+from exporter.accounting.health import source_health
+from exporter.accounting.ledger import account
+from exporter.attribution.join import attribute
+from exporter.attribution.wanted import gpu_pods, namespaces_wanted, owners_wanted, pids_wanted
+from exporter.model.attribution import Attribution
+from exporter.model.device import NvmlState
+from exporter.model.holding import Holdings
+from exporter.model.ledger import Ledger
+from exporter.model.policy import OwnershipPolicy
+from exporter.model.process import ProcessTable
+from exporter.model.published import Build, Published
+from exporter.model.reading import Fresh, Missing, MissingReason, Observed, Reading
+from exporter.model.snapshot import Snapshot
+from exporter.model.workload import NamespaceTable, NodeMeta, OwnerKey, OwnerTable, PodStore
+
+T = TypeVar("T")
+
+
+class NvmlSource(Protocol):
+    """Devices and the processes on them."""
+
+    async def read(self) -> Reading[NvmlState]:
+        """One cycle's devices."""
+
+
+class HoldingsSource(Protocol):
+    """What the kubelet gave away; `refresh` asks again before its interval has passed."""
+
+    async def read(self, *, refresh: bool) -> Reading[Holdings]:
+        """The kubelet's latest answer."""
+
+
+class PodsSource(Protocol):
+    """Pods of this node; kept up to date behind the scenes, so that reading costs nothing."""
+
+    @property
+    def generation(self) -> int:
+        """Grows with every change of a pod."""
+
+    def read(self) -> Reading[PodStore]:
+        """The pods as of now, without I/O."""
+
+    async def run(self) -> None:
+        """Follow the pods until cancelled."""
+
+
+class NodeSource(Protocol):
+    """This node's own object."""
+
+    async def read(self) -> Reading[NodeMeta]:
+        """The node as of now."""
+
+
+class ProcessSource(Protocol):
+    """/proc, for the PIDs handed over."""
+
+    async def read(self, pids: Collection[int]) -> Reading[ProcessTable]:
+        """The processes and their ancestors."""
+
+
+class OwnerSource(Protocol):
+    """Controllers above the pods, for the references handed over."""
+
+    async def read(self, keys: Collection[OwnerKey]) -> Reading[OwnerTable]:
+        """The owners and their ancestors."""
+
+
+class NamespaceSource(Protocol):
+    """Namespaces, for the names handed over."""
+
+    async def read(self, names: Collection[str]) -> Reading[NamespaceTable]:
+        """The namespaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Everything that a cycle reads."""
+
+    nvml: NvmlSource
+    pod_resources: HoldingsSource
+    pods: PodsSource
+    node: NodeSource
+    procfs: ProcessSource
+    owners: OwnerSource
+    namespaces: NamespaceSource
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a cycle needs to know beside its sources."""
+
+    node: str
+    build: Build
+    policy: OwnershipPolicy
+    interval_seconds: float = 5.0
+    max_age_seconds: float = 60.0
+    """How long the last good holdings and metadata are used. Measured values never are."""
+    active_above_ratio: float = 0.01
+
+
+async def run_cycle(sources: Sources, settings: Settings, previous: Published) -> Published:
+    """Take one snapshot, attribute it, account for it, publish it."""
+    started = time.monotonic()
+    snapshot = await take_snapshot(sources, settings, previous.snapshot)
+    health = source_health(snapshot)
+    attribution = judge(attribute(snapshot, settings.policy), settings.active_above_ratio)
+    ledger = account(previous.ledger, previous.snapshot, snapshot, health, time.monotonic() - started)
+    return Published(
+        generation=previous.generation + 1,
+        snapshot=snapshot,
+        attribution=attribution,
+        ledger=ledger,
+        build=settings.build,
+        interval_seconds=settings.interval_seconds,
+        sources=health,
+    )
+
+
+async def take_snapshot(sources: Sources, settings: Settings, previous: Snapshot) -> Snapshot:
+    """Read every source once: first those that stand alone, then those that are asked for what the first named."""
+    pods_changed = sources.pods.generation != previous.pod_generation
+    (nvml, nvml_seconds), (holdings, holdings_seconds), (node_meta, node_seconds) = await asyncio.gather(
+        _timed(sources.nvml.read()),
+        _timed(sources.pod_resources.read(refresh=pods_changed)),
+        _timed(sources.node.read()),
+    )
+    pods_reading = sources.pods.read()
+    now = time.monotonic()
+    keep = Keeper(now, settings.max_age_seconds)
+    measured = keep.measured(nvml, nvml_seconds)
+    held = keep.metadata(holdings, previous.pod_resources, holdings_seconds)
+    pods = keep.metadata(pods_reading, previous.pods, None)
+
+    processes, processes_seconds = await _timed(sources.procfs.read(pids_wanted(measured.value)))
+    seen = keep.measured(processes, processes_seconds)
+    concerned = gpu_pods(measured.value, held.value, pods.value, seen.value)
+    (owners, owners_seconds), (namespaces, namespaces_seconds) = await asyncio.gather(
+        _timed(sources.owners.read(owners_wanted(concerned))),
+        _timed(sources.namespaces.read(namespaces_wanted(concerned))),
+    )
+    return Snapshot(
+        node=settings.node,
+        taken_at=now,
+        timestamp_seconds=time.time(),
+        pod_generation=sources.pods.generation,
+        nvml=measured,
+        pod_resources=held,
+        pods=pods,
+        node_meta=keep.metadata(node_meta, previous.node_meta, node_seconds),
+        procfs=seen,
+        owners=keep.metadata(owners, previous.owners, owners_seconds),
+        namespaces=keep.metadata(namespaces, previous.namespaces, namespaces_seconds),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Decides what of a source this cycle may use."""
+
+    now: float
+    max_age_seconds: float
+
+    def measured(self, reading: Reading[T], seconds: float | None) -> Observed[T]:
+        """Measured values count in the cycle in which they were measured, and in no other."""
+        if isinstance(reading, Fresh):
+            return Observed(usable=reading, missing=None, duration_seconds=seconds)
+        return Observed(usable=None, missing=reading, duration_seconds=seconds)
+
+    def metadata(self, reading: Reading[T], previous: Observed[T], seconds: float | None) -> Observed[T]:
+        """Holdings and metadata stay usable until the last good answer is older than `max_age_seconds`."""
+        if isinstance(reading, Fresh):
+            return Observed(usable=reading, missing=None, duration_seconds=seconds)
+        kept = previous.usable
+        if kept is not None and self.now - kept.taken_at > self.max_age_seconds:
+            kept = None
+        return Observed(usable=kept, missing=reading, duration_seconds=seconds)
+
+
+async def _timed(read: Awaitable[Reading[T]]) -> tuple[Reading[T], float]:
+    started = time.monotonic()
+    reading = await read
+    return reading, time.monotonic() - started
+
+
+def beginning(settings: Settings) -> Published:
+    """What there is before the first cycle: nothing is known, and nothing has been counted."""
+    never: Observed[Any] = Observed(usable=None, missing=Missing(MissingReason.STARTING, time.monotonic()))
+    snapshot = Snapshot(
+        node=settings.node,
+        taken_at=time.monotonic(),
+        timestamp_seconds=time.time(),
+        nvml=never,
+        pod_resources=never,
+        pods=never,
+        node_meta=never,
+        procfs=never,
+        owners=never,
+        namespaces=never,
+    )
+    return Published(0, snapshot, Attribution(), Ledger(), settings.build, settings.interval_seconds)
+
+
+async def run(sources: Sources, settings: Settings, publish: Callable[[Published], None]) -> None:
+    """Run a cycle every interval until cancelled; a cycle that overruns skips beats and never piles up."""
+    published = beginning(settings)
+    beat = time.monotonic()
+    while True:
+        published = await run_cycle(sources, settings, published)
+        publish(published)
+        beat = max(beat + settings.interval_seconds, time.monotonic())
+        await asyncio.sleep(beat - time.monotonic())
