@@ -35,6 +35,14 @@ END_AFTER_SECONDS = 4.0
 """After this time the process ends, whatever is still stuck: the contract says 5 s."""
 
 
+Listening = Callable[[Address], None]
+"""Told where the server can be reached, once it can be."""
+
+
+def _only_logged(_: Address) -> None:
+    """The log has said it already."""
+
+
 class ListenError(Exception):
     """The HTTP server cannot have its address."""
 
@@ -54,8 +62,13 @@ class Latest:
         return self._published
 
 
-async def run_until_signalled(config: Config, *, simulated: bool) -> int:
+async def run_until_signalled(config: Config, *, simulated: bool, listening: Listening = _only_logged) -> int:
     """Run until SIGTERM or SIGINT.
+
+    Args:
+        config: What to read, and where to listen.
+        simulated: Says on every face that nothing of this is real.
+        listening: Called with each address once it is listened on.
 
     Returns:
         The exit code: 0, or 1 if the address cannot be listened on.
@@ -63,7 +76,7 @@ async def run_until_signalled(config: Config, *, simulated: bool) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _end, stop)
-    return await run_until(stop, config, simulated=simulated)
+    return await run_until(stop, config, simulated=simulated, listening=listening)
 
 
 def _end(stop: asyncio.Event) -> None:
@@ -73,7 +86,7 @@ def _end(stop: asyncio.Event) -> None:
     last_resort.start()
 
 
-async def run_until(stop: asyncio.Event, config: Config, *, simulated: bool) -> int:
+async def run_until(stop: asyncio.Event, config: Config, *, simulated: bool, listening: Listening) -> int:
     """Run until `stop` is set."""
     latest = Latest()
     build = Build(__version__, os.environ.get("GPU_OWNERSHIP_EXPORTER_COMMIT", ""), platform.python_version(), simulated)
@@ -92,7 +105,7 @@ async def run_until(stop: asyncio.Event, config: Config, *, simulated: bool) -> 
         extra_labels=tuple(label.name for label in config.ownership.extra_labels),
     )
     try:
-        async with _serving(application, config.listen):
+        async with _serving(application, config.listen, listening):
             await _measure(config, settings, latest, stop)
     except ListenError as error:
         logger.error("%s", error)  # noqa: TRY400 - one clear line, no traceback
@@ -123,7 +136,7 @@ def node_name(config: Config) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _serving(application: web.Application, address: Address) -> AsyncIterator[None]:
+async def _serving(application: web.Application, address: Address, listening: Listening) -> AsyncIterator[None]:
     runner = create_runner(application)
     await runner.setup()
     try:
@@ -131,8 +144,9 @@ async def _serving(application: web.Application, address: Address) -> AsyncItera
             await web.TCPSite(runner, address.host or None, address.port).start()
         except OSError as error:
             raise ListenError(f"cannot listen on {address}: {error.strerror or error}") from error
-        for bound in runner.addresses:
-            logger.info("listening on %s port %s", bound[0], bound[1])
+        for host, port, *_ in runner.addresses:
+            logger.info("listening on %s port %s", host, port)
+        listening(Address(address.host, runner.addresses[0][1]))
         yield
     finally:
         await runner.cleanup()

@@ -596,5 +596,11 @@ RESERVED_LABELS: frozenset[str] = frozenset(label for family in ALL for label in
     "quantile",
     "job",
     "instance",
+    "cluster",
+    "state",
+    "currency",
+    "exempt_by",
+    "timeout_source",
+    "xid",
 }
-"""Names that an extra owner label cannot have."""
+"""Names that an extra owner label cannot have: those in use, those that Prometheus adds, and those kept for later families."""

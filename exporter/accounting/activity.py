@@ -23,24 +23,24 @@ def judge(attribution: Attribution, active_above_ratio: float) -> Attribution:
 
 def _with_state(row: ContainerRow, active_above_ratio: float) -> ContainerRow:
     if not row.holds:
-        return replace(row, state=State.UNKNOWN, state_evidence="uses a device that it does not hold")
+        return replace(row, state=State.UNKNOWN, state_evidence="Uses a device that it does not hold.")
     state, evidence = _state(row, active_above_ratio)
     return replace(row, state=state, state_evidence=evidence)
 
 
 def _state(row: ContainerRow, active_above_ratio: float) -> tuple[State, str]:
     if row.utilization_ratio is None:
-        return State.UNKNOWN, "its activity could not be measured"
+        return State.UNKNOWN, "Its activity could not be measured."
     busy = f"{row.utilization_ratio:.0%} busy"
     if row.utilization_ratio > active_above_ratio:
-        return State.ACTIVE, busy
+        return State.ACTIVE, f"{busy}."
     if row.processes is None:
-        return State.UNKNOWN, f"{busy}, and its processes could not be read"
+        return State.UNKNOWN, f"{busy}, and its processes could not be read."
     if row.processes > 0:
-        return State.IDLE_HELD, f"{busy}, {_counted(row.processes)} on the device"
+        return State.IDLE_HELD, f"{busy}, {_counted(row.processes)} on the device."
     if row.memory_used_bytes:
-        return State.IDLE_HELD, f"{busy}, memory held without a process"
-    return State.IDLE_EMPTY, f"{busy}, no process on the device"
+        return State.IDLE_HELD, f"{busy}, memory held without a process."
+    return State.IDLE_EMPTY, f"{busy}, no process on the device."
 
 
 def _counted(processes: int) -> str:

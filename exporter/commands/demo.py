@@ -13,7 +13,7 @@ from pathlib import Path
 from exporter.app import run_until_signalled
 from exporter.commands.options import add_config_arguments, config_from
 from exporter.commands.running import run_to_the_end
-from exporter.config.schema import Config
+from exporter.config.units import Address
 from exporter.simulator.demo import world_at
 from exporter.simulator.node import SimulatedNode
 from exporter.simulator.nvml.build import StandinBuildError
@@ -50,10 +50,9 @@ async def _demo(arguments: argparse.Namespace) -> int:
 async def _serve(node: SimulatedNode, arguments: argparse.Namespace) -> int:
     os.environ.update(node.environment())
     config = config_from(arguments, "interval=2s", *node.settings())
-    _say_where(config)
     living = asyncio.create_task(_live(node))
     try:
-        return await run_until_signalled(config, simulated=True)
+        return await run_until_signalled(config, simulated=True, listening=_say_where)
     finally:
         living.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -67,8 +66,7 @@ async def _live(node: SimulatedNode) -> None:
         node.show(world_at(time.monotonic() - started))
 
 
-def _say_where(config: Config) -> None:
-    address = config.listen
+def _say_where(address: Address) -> None:
     host = "localhost" if address.host in ("", "0.0.0.0", "::") else str(address).rpartition(":")[0]  # noqa: S104 - compared, not bound
     base = f"http://{host}:{address.port}"
     sys.stdout.write(

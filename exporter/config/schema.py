@@ -4,43 +4,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from exporter.catalogue import RESERVED_LABELS
 from exporter.config.units import Address, Bytes, ListenAddress, Seconds
 from exporter.model.policy import OwnerSource, WorkloadClass
 
 LABEL_NAME = r"^[a-z][a-z0-9_]{0,62}$"
-TAKEN_LABELS = frozenset(
-    {
-        "compute_instance_id",
-        "container",
-        "cost_center",
-        "cost_center_source",
-        "currency",
-        "device_id",
-        "gpu",
-        "gpu_instance_id",
-        "instance",
-        "job",
-        "le",
-        "mig_profile",
-        "mig_uuid",
-        "model",
-        "namespace",
-        "node",
-        "pod",
-        "priority_class",
-        "queue",
-        "reason",
-        "resource",
-        "source",
-        "state",
-        "team",
-        "team_source",
-        "uuid",
-        "workload",
-        "workload_class",
-        "workload_type",
-    }
-)
 
 
 class Section(BaseModel):
@@ -130,7 +98,7 @@ class ExtraLabelConfig(OwnerFieldConfig):
     @field_validator("name")
     @classmethod
     def _free(cls, name: str) -> str:
-        if name in TAKEN_LABELS:
+        if name in RESERVED_LABELS:
             raise ValueError(f"{name!r} is already a label of these metrics")
         return name
 

@@ -13,8 +13,11 @@ from exporter.exposition import humane, wording
 from exporter.exposition.api import node_document
 from exporter.exposition.api_rows import Document
 from exporter.exposition.families import clean
-from exporter.model.attribution import State
+from exporter.model.attribution import State, UnattributedReason
 from exporter.model.published import Build, Published
+
+_OVERHEAD_BYTES = 1 << 30
+"""A free GPU shows some memory that no process accounts for: the driver's own. More than this is somebody's."""
 
 
 @unique
@@ -25,6 +28,8 @@ class Condition(StrEnum):
     IDLE = "idle"
     UNKNOWN = "unknown"
     FREE = "free"
+    UNHELD = "unheld"
+    """Nobody holds it, and somebody uses it."""
     TROUBLE = "trouble"
 
 
@@ -115,7 +120,20 @@ def _gpu_condition(device: Document) -> Condition:
         return Condition.TROUBLE
     if device["allocated_ratio"] is None:
         return Condition.UNKNOWN
-    return _held_condition(device["containers"]) if device["allocated_ratio"] else Condition.FREE
+    if device["allocated_ratio"]:
+        return _held_condition(device["containers"])
+    return Condition.UNHELD if _in_use(device) else Condition.FREE
+
+
+def _in_use(device: Document) -> bool:
+    """Somebody is on it: a container, another process, a kernel, or memory that no process accounts for."""
+    unattributed = device["unattributed_memory_bytes"]
+    return bool(
+        device["containers"]
+        or device["measurements"]["utilization_ratio"]
+        or any(amount for reason, amount in unattributed.items() if reason != UnattributedReason.NO_PROCESS)
+        or unattributed.get(UnattributedReason.NO_PROCESS, 0) > _OVERHEAD_BYTES
+    )
 
 
 def _instance_condition(instance: Document, device: Document) -> Condition:
@@ -137,8 +155,8 @@ def _verdict(device: Document, condition: Condition) -> str:
         return wording.TROUBLES[device["trouble"]]
     if device["allocated_ratio"] is None:
         return "No source can say who holds it."
-    if condition is Condition.FREE:
-        return "Nobody holds it, and it is used." if device["containers"] else "Nobody holds it."
+    if condition in (Condition.FREE, Condition.UNHELD):
+        return "Nobody holds it, and it is used." if condition is Condition.UNHELD else "Nobody holds it."
     holders = [each for each in device["containers"] if each["holds"]]
     return _share_sentence(device["allocated_ratio"]) + _activity_sentence(holders)
 

@@ -18,7 +18,7 @@ from exporter.simulator.demo_cluster import (
 from exporter.simulator.world import GIB, SimDevice, SimMig, SimProcess, World
 
 NODE = "gpu-node-07"
-NOTEBOOK_GOES_QUIET_AFTER_SECONDS = 40.0
+NOTEBOOK_GOES_QUIET_AFTER_SECONDS = 20.0
 MEGAJOULES_BEFORE = 5_000_000_000
 """Millijoules on each energy counter when the demo begins."""
 
