@@ -57,19 +57,23 @@ def iso_time(timestamp_seconds: float) -> str:
 
 
 def summary(published: Published) -> dict[str, int]:
-    """Whole GPUs by what is held of them; a GPU of which nothing could be said counts as unknown, never as free."""
+    """Whole GPUs, each counted once as active, idle, free or unknown: what could not be said is never free or idle."""
     rows = published.attribution.devices
     nvml = published.snapshot.nvml.value
     unidentified = 0 if nvml is None else len(nvml.unidentified_devices)
     holders = _holders(published)
     held = [row for row in rows if row.allocated_ratio]
+    devices = len(rows) + unidentified
+    active = sum(1 for row in held if _any_active(holders.get(row.device.uuid, [])))
+    idle = sum(1 for row in held if _all_idle(holders.get(row.device.uuid, [])))
+    free = sum(1 for row in rows if row.allocated_ratio == 0)
     return {
-        "devices": len(rows) + unidentified,
+        "devices": devices,
         "held": len(held),
-        "active": sum(1 for row in held if _any_active(holders.get(row.device.uuid, []))),
-        "idle": sum(1 for row in held if _all_idle(holders.get(row.device.uuid, []))),
-        "free": sum(1 for row in rows if row.allocated_ratio == 0),
-        "unknown": sum(1 for row in rows if row.allocated_ratio is None) + unidentified,
+        "active": active,
+        "idle": idle,
+        "free": free,
+        "unknown": devices - active - idle - free,
     }
 
 

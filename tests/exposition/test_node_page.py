@@ -103,7 +103,7 @@ def test_page_counts_what_is_held_idle_and_free() -> None:
         ("active", "2"),
         ("idle", "1"),
         ("free", "2"),
-        ("unknown", "1"),
+        ("unknown", "3"),
     ]
 
 

@@ -236,6 +236,7 @@ def test_resource_name_does_not_say_gpu(name: str) -> None:
         ("nvidia.com/gpu", "all", True),
         ("nvidia.com/hostdev", "0000:1f:00.2", False),
         ("volcano.sh/vgpu-memory", f"{G1}-memory-1", False),
+        ("nvidia.com/gpu", f"{G1}-core-1", False),
     ],
 )
 def test_holding_counts_by_its_value_or_by_its_name(resource: str, device_id: str, expected: bool) -> None:

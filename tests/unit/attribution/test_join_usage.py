@@ -337,12 +337,16 @@ def test_mig_use_is_the_instances_and_activity_is_unknown() -> None:
         (a_gpu_process(memory=GIB), [1, 2], None),
         (a_gpu_process(memory=GIB, gi=2), [1], mig_uuid(2)),
         (a_gpu_process(memory=GIB, gi=9, ci=0), [1], None),
+        (a_gpu_process(memory=GIB, gi=3), [4], mig_uuid(4)),
+        (a_gpu_process(memory=GIB, gi=3), [3, 4], None),
+        (a_gpu_process(memory=GIB, gi=3, ci=1), [3], mig_uuid(4)),
         (a_gpu_process(memory=GIB), [], None),
     ],
 )
 def test_mig_process_without_a_clear_instance(process: GpuProcess, held: list[int], expected: str | None) -> None:
     """What the driver leaves open is settled by what the container holds, and otherwise left open."""
-    device = a_mig_device(migs=(a_mig(number=1), a_mig(number=2)), memory_used_bytes=GIB, processes=(process,))
+    migs = (a_mig(number=1), a_mig(number=2), a_mig(number=3, gi=3, ci=0), a_mig(number=4, gi=3, ci=1))
+    device = a_mig_device(migs=migs, memory_used_bytes=GIB, processes=(process,))
     pod = train_0()
     attribution = _attribute(b0(devices=(device,), pods=(pod,), holdings=[holds(pod, mig_uuid(number)) for number in held]))
     used = [None if row.mig is None else row.mig.uuid for row in attribution.containers if row.processes]
@@ -489,6 +493,18 @@ def test_mps_clients_have_their_memory_and_no_activity() -> None:
     assert _rest(attribution) == {R.MPS_SERVER: GIB}
 
 
+def test_mps_holder_without_a_client_among_clients_has_an_explicit_zero() -> None:
+    """Where the driver lists clients, a holder without one has none."""
+    device = _g0(a_gpu_process(pid=7000, memory=GIB), a_gpu_process(pid=4001, memory=GIB, kinds="compute mps"))
+    assert {row.container.pod: row.processes for row in _mps(device).containers} == {"s-1": 1, "s-2": 0}
+
+
+def test_mps_between_exclusive_holders_is_known_by_its_clients() -> None:
+    """A user's own MPS needs no replicas."""
+    device = _g0(a_gpu_process(pid=4001, memory=GIB, kinds="compute mps"), process_use=(a_use(pid=4001),))
+    assert _used(_shared(device, holdings=[holds(pod, G0) for pod in _pods(2)])) == {"s-1": None, "s-2": None}
+
+
 @pytest.mark.parametrize("how", ["client", "label"])
 def test_mps_is_known_by_its_clients_or_by_the_nodes_label(how: str) -> None:
     """Either is enough to distrust the samples of each process."""
@@ -530,11 +546,13 @@ def test_container_that_also_runs_where_it_holds_is_no_conflict() -> None:
 
 def test_holder_of_one_instance_that_runs_on_another_is_a_conflict() -> None:
     """Two instances of one GPU are two devices; a process whose instance is not told is where it should be."""
-    for gi, expected in ((2, 1), (1, 0), (None, 0)):
+    for gi, held, expected in ((2, [1], 1), (1, [1], 0), (None, [1], 0), (None, [1, 3], 0), (2, [1, 3], 1)):
         device = a_mig_device(
-            migs=(a_mig(number=1), a_mig(number=2)), processes=(a_gpu_process(memory=GIB, gi=gi, ci=None if gi is None else 0),)
+            migs=[a_mig(number=number) for number in (1, 2, 3)],
+            processes=(a_gpu_process(memory=GIB, gi=gi, ci=None if gi is None else 0),),
         )
-        attribution = _attribute(b0(devices=(device,), holdings=(a_holding(device_id=mig_uuid(1)),)))
+        holdings = [a_holding(device_id=mig_uuid(number)) for number in held]
+        attribution = _attribute(b0(devices=(device,), holdings=holdings))
         assert len(attribution.conflicts) == expected
 
 

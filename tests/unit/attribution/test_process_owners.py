@@ -7,7 +7,7 @@ from exporter.attribution.processes import Whose, is_mps_server, whose_processes
 from exporter.model.attribution import UnattributedReason
 from exporter.model.ids import ContainerKey, PodUid
 from exporter.model.process import ProcessRecord, ProcessTable, ProcessTrouble
-from exporter.model.workload import Pod, PodStore
+from exporter.model.workload import Pod, PodPhase, PodStore
 from tests.builders import C1, U1, a_pod, a_pod_store, a_process_table, a_task, container_id, pod_cgroup, pod_uid
 
 HASH = "0123456789abcdef0123456789abcdef"
@@ -188,10 +188,11 @@ def test_mps_server_is_known_by_its_cut_name() -> None:
     assert (is_mps_server(7000, table), is_mps_server(7001, table), is_mps_server(7002, table)) == (True, False, False)
 
 
-@pytest.mark.parametrize("terminal_first", [True, False])
-def test_name_belongs_to_the_pod_that_lives(terminal_first: bool) -> None:
+@pytest.mark.parametrize(
+    "other", [a_pod(number=1, name="db-0", phase=PodPhase.FAILED), a_pod(number=1, name="db-0", start_timestamp_seconds=1.0)]
+)
+def test_name_belongs_to_the_pod_that_lives(other: Pod) -> None:
     """A pod recreated under its name is found, not its predecessor; of two alike the younger one."""
-    ended = a_pod(number=1, name="db-0", start_timestamp_seconds=1.0, deletion_timestamp_seconds=5.0)
-    living: Pod = a_pod(number=2, name="db-0", start_timestamp_seconds=9.0)
-    pods = (ended, living) if terminal_first else (living, ended)
-    assert index_pods(a_pod_store(*pods), fresh=True).by_name["team-red", "db-0"] == living
+    living = a_pod(number=2, name="db-0", start_timestamp_seconds=9.0)
+    for pods in ((other, living), (living, other)):
+        assert index_pods(a_pod_store(*pods), fresh=True).by_name["team-red", "db-0"] == living

@@ -48,6 +48,7 @@ CHAINS = {
     ),
     "an executor under a bare driver pod": ([("Pod", "driver", "a")], ("barepod", "driver")),
     "CronJob over Job": ([("Job", "etl-28900001", "a"), ("CronJob", "etl", "b")], ("cronjob", "etl")),
+    "an executor under a static pod": ([("Pod", "driver", "a"), ("Node", "gpu-n1", "b")], ("barepod", "driver")),
     "StatefulSet alone": ([("StatefulSet", "db", "a")], ("statefulset", "db")),
 }
 
