@@ -15,7 +15,8 @@ from pathlib import Path
 from aiohttp import web
 
 from exporter import pipeline
-from exporter.config.policy import annotation_keys, ownership_policy
+from exporter.attribution.wanted import annotations_wanted
+from exporter.config.policy import ownership_policy
 from exporter.config.schema import Config
 from exporter.config.units import Address
 from exporter.exposition.server import create_application, create_runner
@@ -172,7 +173,7 @@ async def _sources(config: Config, settings: pipeline.Settings) -> AsyncIterator
 
 
 def _from_the_api(config: Config, settings: pipeline.Settings, connection: Connection) -> Callable[..., pipeline.Sources]:
-    keys = annotation_keys(settings.policy)
+    keys = annotations_wanted(settings.policy)
     watch_timeout = config.kubernetes.watch_timeout
     return functools.partial(
         pipeline.Sources,

@@ -357,7 +357,7 @@ GPU_POD_DEVICES_REQUESTED = _family(
     FamilyType.GAUGE,
     _POD,
     Group.POD,
-    "GPU devices in the limits of the pod's containers.",
+    "Units of GPU resources in the limits of the pod's lasting containers (init containers aside).",
     "while the pod's spec is not known",
     _CLASSES,
 )
@@ -366,7 +366,7 @@ GPU_POD_DEVICES_ASSIGNED = _family(
     FamilyType.GAUGE,
     _POD,
     Group.POD,
-    "GPU devices that the pod's containers hold, those that could not be resolved included.",
+    "Units that the pod's containers hold, resolved or not, as its limits count them: two replicas of one GPU are two.",
     "while no source can say",
     _CLASSES,
 )
@@ -375,7 +375,7 @@ GPU_POD_DEVICES_IDLE = _family(
     FamilyType.GAUGE,
     _POD,
     Group.POD,
-    "GPU devices that the pod holds and that did no work for it in this cycle.",
+    "GPUs and MIG instances that the pod holds and that did no work for it in this cycle.",
     "while the state of any of its devices is unknown",
     _CLASSES,
 )

@@ -29,6 +29,9 @@ from exporter.model.workload import NamespaceTable, NodeMeta, OwnerKey, OwnerTab
 
 T = TypeVar("T")
 
+FIRST_ANSWER_SECONDS, FIRST_ANSWER_LOOKS = 3.0, 150
+"""How long the first cycle waits for the first list of pods."""
+
 
 class NvmlSource(Protocol):
     """Devices and the processes on them."""
@@ -217,9 +220,19 @@ def beginning(settings: Settings) -> Published:
 async def run(sources: Sources, settings: Settings, publish: Callable[[Published], None]) -> None:
     """Run a cycle every interval until cancelled; a cycle that overruns skips beats and never piles up."""
     published = beginning(settings)
+    await _first_answer(sources.pods)
     beat = time.monotonic()
     while True:
         published = await run_cycle(sources, settings, published)
         publish(published)
         beat = max(beat + settings.interval_seconds, time.monotonic())
         await asyncio.sleep(beat - time.monotonic())
+
+
+async def _first_answer(pods: PodsSource) -> None:
+    """Wait a moment for the pods: an owner unknown only because we asked too early would leave a second series behind."""
+    for _ in range(FIRST_ANSWER_LOOKS):
+        reading = pods.read()
+        if not (isinstance(reading, Missing) and reading.reason is MissingReason.STARTING):
+            return
+        await asyncio.sleep(FIRST_ANSWER_SECONDS / FIRST_ANSWER_LOOKS)

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from exporter.attribution.wanted import annotations_wanted
 from exporter.config.loading import load_config
-from exporter.config.policy import annotation_keys, ownership_policy
+from exporter.config.policy import ownership_policy
 from exporter.exposition.rendering import Format, metric_pages
 from exporter.model.published import Build, Published
 from exporter.model.reading import Fresh
@@ -95,7 +96,7 @@ async def a_line(folder: Path, world: World, *, settle: bool = True, max_age_sec
     os.environ.update(environment(node.state))
     config = load_config(None, {}, node.settings())
     policy = ownership_policy(config)
-    keys = annotation_keys(policy)
+    keys = annotations_wanted(policy)
     connection = Connection(api_server=node.api_url)
     pods = Pods(connection, node=world.node, annotation_keys=keys, watch_timeout_seconds=60.0)
     nvml = Nvml(library=str(node.library), deadline_seconds=2.0)

@@ -132,5 +132,5 @@ def _workload_class(pod: Pod, workload: Workload, metadata: _Metadata, policy: O
 
 
 def _applies(rule: ClassRule, workload: Workload, labels: set[str]) -> bool:
-    of_type = not rule.workload_types or workload.type in rule.workload_types
-    return of_type and (not rule.label_exists or not rule.label_exists.isdisjoint(labels))
+    """One condition is enough: a notebook is one by its controller or by its label."""
+    return workload.type in rule.workload_types or not rule.label_exists.isdisjoint(labels)

@@ -36,13 +36,13 @@ def pod_rows(
 
 
 def _assigned(holders: Holders) -> Mapping[ContainerKey, int]:
-    """Distinct devices and instances of each pod; an id that leads to none counts as one."""
-    places: dict[ContainerKey, set[object]] = {}
+    """Units of each pod, as its limits count them: two replicas of one GPU are two; what could not be resolved counts, too."""
+    units: dict[ContainerKey, set[tuple[str, str]]] = {}
     for held in holders.held:
-        places.setdefault(_of_pod(held.container), set()).add(held.key)
+        units.setdefault(_of_pod(held.container), set()).add((held.allocation.resource, held.allocation.device_id))
     for container, allocation in holders.unresolved:
-        places.setdefault(_of_pod(container), set()).add((allocation.resource, allocation.device_id))
-    return {key: len(found) for key, found in places.items()}
+        units.setdefault(_of_pod(container), set()).add((allocation.resource, allocation.device_id))
+    return {key: len(found) for key, found in units.items()}
 
 
 def _of_pod(container: ContainerKey) -> ContainerKey:

@@ -45,7 +45,7 @@ def index_pods(store: PodStore | None, *, fresh: bool) -> PodIndex:
         known=True,
         complete=fresh and store.malformed == 0,
         live=tuple(sorted(live, key=pod_order)),
-        by_cgroup_uid={_folded(uid): pod for pod in everyone for uid in (pod.uid, *pod.cgroup_uids)},
+        by_cgroup_uid=_aliases(everyone) | {_folded(pod.uid): pod for pod in everyone},
         by_name={(pod.namespace, pod.name): pod for pod in live},
         by_container={container_id: pod for pod in everyone for container_id in pod.container_names},
     )
@@ -64,6 +64,16 @@ def unique_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 def pod_order(pod: Pod) -> tuple[str, str, str]:
     """Sort key for people."""
     return (pod.namespace, pod.name, pod.uid)
+
+
+def _aliases(pods: Iterable[Pod]) -> dict[str, Pod]:
+    """Pods by the further UIDs that their annotations claim.
+
+    Anybody can write such an annotation. So a claim never beats the pod whose UID it is, that of a static pod beats
+    others, and of equals the older one stands.
+    """
+    trusted_last = sorted(pods, key=lambda pod: (pod.is_mirror, -(pod.start_timestamp_seconds or 0.0), pod.uid))
+    return {_folded(uid): pod for pod in trusted_last for uid in pod.cgroup_uids}
 
 
 def _standing(pod: Pod) -> tuple[bool, float, str]:

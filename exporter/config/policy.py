@@ -22,12 +22,6 @@ def ownership_policy(config: Config) -> OwnershipPolicy:
     )
 
 
-def annotation_keys(policy: OwnershipPolicy) -> frozenset[str]:
-    """The only annotations that are ever kept; the rest of what users write there never enters the process."""
-    keys = {key for field in policy.fields for key in field.keys}
-    return frozenset(keys | {policy.class_annotation} | set(policy.queue_keys))
-
-
 def _field(name: str, field: OwnerFieldConfig) -> OwnerField:
     spellings = {spelling: published for published, found in field.aliases.items() for spelling in found}
     return OwnerField(name, field.keys, lower=field.normalize == "lower", aliases=spellings)

@@ -173,11 +173,11 @@ class PodRow:
     owner: Ownership
     priority_class: str = ""
     requested: int | None = None
-    """Devices in the pod spec's limits; None where the pod spec is not known."""
+    """Units of GPU resources in the pod spec's limits; None where the pod spec is not known."""
     assigned: int | None = None
-    """Devices held, resolved or not; None while no source can say."""
+    """Units held, as limits count them (two replicas of one GPU are two), resolved or not; None while no source can say."""
     idle: int | None = None
-    """Devices held in an idle state in this cycle; None if the state of any is unknown."""
+    """GPUs and MIG instances held in an idle state in this cycle; None if the state of any is unknown."""
     start_timestamp_seconds: float | None = None
 
 

@@ -71,13 +71,6 @@ class OwnershipPolicy:
     """Longer values are cut."""
     classes: tuple[ClassRule, ...] = ()
     class_annotation: str = "gpu-ownership/class"
-    queue_keys: tuple[str, ...] = (
-        "kueue.x-k8s.io/local-queue-name",
-        "kueue.x-k8s.io/queue-name",
-        "volcano.sh/queue-name",
-        "kai.scheduler/queue",
-    )
-    """Labels or annotations that name the queue through which the pod came; first that has a value."""
 
     @property
     def fields(self) -> tuple[OwnerField, ...]:

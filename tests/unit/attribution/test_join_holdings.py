@@ -479,15 +479,16 @@ def test_units_are_counted_by_gpu_resource() -> None:
     assert attribution.allocated == {"nvidia.com/gpu.shared": 2, "nvidia.com/mig-1g.10gb": 0, "nvidia.com/gpu": 1}
 
 
-def test_devices_assigned_to_a_pod_are_distinct_and_include_the_unresolved() -> None:
-    """Two replicas of one GPU are one device; an id that leads nowhere is one too."""
+def test_units_assigned_to_a_pod_are_counted_as_its_limits_count_them() -> None:
+    """Two replicas of one GPU are two units; an id that leads nowhere is one too, and one that is listed twice is one."""
     holdings = (
         a_holding(device_id=f"{G0}::0"),
         a_holding(device_id=f"{G0}::1"),
         a_holding(device_id=G1),
         a_holding(device_id="x"),
+        a_holding(device_id="x"),
     )
-    assert [pod.assigned for pod in _attribute(b0(holdings=holdings)).pods] == [3]
+    assert [pod.assigned for pod in _attribute(b0(holdings=holdings)).pods] == [4]
 
 
 def test_pod_row_carries_what_other_rows_do_not() -> None:

@@ -205,7 +205,7 @@ def test_queue_of_the_workload_counts_where_the_pod_has_none() -> None:
 
 RULES = (
     ClassRule(WorkloadClass.NOTEBOOK, label_exists=frozenset({"notebook-name", "hub.jupyter.org/username"})),
-    ClassRule(WorkloadClass.SERVING, frozenset({"deployment"}), frozenset({"serve"})),
+    ClassRule(WorkloadClass.SERVING, frozenset({"inferenceservice"}), frozenset({"serve"})),
     ClassRule(WorkloadClass.TRAINING, frozenset({"job", "deployment"})),
 )
 
@@ -217,11 +217,11 @@ RULES = (
         (train_0(labels={"serve": ""}), WorkloadClass.SERVING),
         (train_0(labels={"serve": "", "notebook-name": "n"}), WorkloadClass.NOTEBOOK),
         (a_pod(), WorkloadClass.OTHER),
-        (a_pod(labels={"serve": ""}), WorkloadClass.OTHER),
+        (a_pod(labels={"serve": ""}), WorkloadClass.SERVING),
     ],
 )
-def test_class_is_the_first_rule_whose_every_condition_holds(pod: Pod, expected: WorkloadClass) -> None:
-    """Both conditions of a rule have to hold, and the order of the rules decides."""
+def test_class_is_the_first_rule_of_which_one_condition_holds(pod: Pod, expected: WorkloadClass) -> None:
+    """The workload's type or a label is enough, and the order of the rules decides."""
     assert _owner(pod, classes=RULES).workload_class is expected
 
 

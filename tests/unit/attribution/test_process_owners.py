@@ -196,3 +196,21 @@ def test_name_belongs_to_the_pod_that_lives(other: Pod) -> None:
     living = a_pod(number=2, name="db-0", start_timestamp_seconds=9.0)
     for pods in ((other, living), (living, other)):
         assert index_pods(a_pod_store(*pods), fresh=True).by_name["team-red", "db-0"] == living
+
+
+def test_annotation_that_claims_another_pods_uid_takes_nothing_from_it() -> None:
+    """Anybody can write kubernetes.io/config.hash: a pod's own UID beats every claim to it."""
+    thief = a_pod(number=8, name="thief", cgroup_uids=(PodUid(U1.replace("-", "")), U1), container_names={})
+    for pods in ((POD, thief), (thief, POD)):
+        assert _of(pod_cgroup(), store=a_pod_store(*pods)) == MAIN
+
+
+def test_claim_to_a_static_pods_hash_loses_to_the_static_pod() -> None:
+    """A mirror pod beats any other pod with its hash, whichever is older and whatever the order."""
+    mirror = a_pod(
+        number=9, name="static", cgroup_uids=(PodUid(HASH),), container_names={}, is_mirror=True, start_timestamp_seconds=9.0
+    )
+    thief = a_pod(number=8, name="thief", cgroup_uids=(PodUid(HASH),), container_names={}, start_timestamp_seconds=1.0)
+    path = f"0::/kubepods.slice/kubepods-pod{HASH}.slice/cri-containerd-{INNER}.scope"
+    for pods in ((mirror, thief), (thief, mirror)):
+        assert _of(path, store=a_pod_store(*pods)) == ContainerKey(mirror.uid, mirror.namespace, "static", "")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from exporter.config.loading import ConfigError, dump_config, load_config
-from exporter.config.policy import annotation_keys, ownership_policy
+from exporter.config.policy import ownership_policy
 from exporter.config.schema import Config
 from exporter.model.policy import OwnerSource, WorkloadClass
 
@@ -124,4 +124,3 @@ def test_policy_carries_what_the_configuration_says(tmp_path: Path) -> None:
     assert policy.precedence == (OwnerSource.NAMESPACE_LABEL,)
     assert [field.name for field in policy.fields] == ["team", "cost_center", "project"]
     assert policy.classes[0].workload_class is WorkloadClass.TRAINING
-    assert {"squad", "proj", "gpu-ownership/class", "cost-center"} <= annotation_keys(policy)
