@@ -9,7 +9,7 @@ PYTHON := $(VENV)/bin/python
 LISTEN ?= :9836
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo run test check lint types imports unit e2e docs proto lock screenshot gpu-check clean
+.PHONY: help demo run test check lint types imports unit e2e docs proto lock screenshot clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 14
@@ -35,7 +35,7 @@ imports: $(VENV)/.development
 	$(VENV)/bin/lint-imports --no-cache
 
 unit: $(VENV)/.development ## pure rooms, sources against their stand-ins, the line as a whole, artifacts
-	$(VENV)/bin/pytest tests --ignore=tests/e2e -m "not gpu"
+	$(VENV)/bin/pytest tests --ignore=tests/e2e
 
 e2e: $(VENV)/.development $(VENV)/.programs ## the process itself over the simulated node
 	$(VENV)/bin/pytest tests/e2e
@@ -53,9 +53,6 @@ lock: $(VENV)/.development ## the pinned requirements, from pyproject.toml
 	$(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements.lock
 	$(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-annotate --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	echo 'ziglang>=0.13' | $(VENV)/bin/uv pip compile -q --universal --generate-hashes --no-header --no-annotate - -o requirements-zig.lock
-
-gpu-check: $(VENV)/.development ## the source tests against this machine's real driver
-	$(VENV)/bin/pytest tests/gpu -m gpu
 
 clean: ## all that was made here
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

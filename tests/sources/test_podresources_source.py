@@ -253,7 +253,10 @@ async def test_absent_socket_is_logged_once(
         await source.read()
         clock.now += 10
     lines = [record.getMessage() for record in caplog.records if record.name.startswith("exporter")]
-    assert lines == [f"pod-resources is missing: socket_missing {path}", "pod-resources is back after 25 s"]
+    assert lines == [
+        f"pod-resources missing: socket_missing ({path})",
+        "pod-resources back after 25.0 s (socket_missing)",
+    ]
 
 
 @pytest.mark.parametrize(

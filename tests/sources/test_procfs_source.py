@@ -275,7 +275,7 @@ async def test_root_that_is_not_there_is_not_found(variant: str, tmp_path: Path,
     assert set(_table(await source.read([1])).records) == {1}
     await source.close()
     assert len(caplog.records) == 2
-    assert caplog.records[1].getMessage() == "/proc is back after 60 s"
+    assert caplog.records[1].getMessage() == "procfs back after 60.0 s (not_found)"
 
 
 AS_NOBODY = """

@@ -12,7 +12,7 @@ from exporter.model.workload import Lookup, LookupFailure, ObjectMeta
 from exporter.sources.kubernetes.connection import METADATA_ONLY, Connection
 from exporter.sources.kubernetes.failures import OwnLimit, RequestFailed
 from exporter.sources.kubernetes.shelf import Shelf
-from exporter.sources.kubernetes.transitions import Transitions
+from exporter.sources.transitions import Transitions
 
 _PART_FOR_ONE_REQUEST = 0.8
 """A request that hangs fails before the read's deadline and is then left alone for a while: the others get their turn."""
@@ -44,7 +44,7 @@ class Asker:
         self.shelf = shelf
         self._connection = connection
         self._deadline_seconds = min(deadline_seconds, connection.request_timeout_seconds)
-        self._transitions = Transitions(source, clock)
+        self._transitions = Transitions(f"kubernetes {source}", clock)
 
     async def get(self, path: str) -> Mapping[str, Any]:
         """Read one object's metadata when it is our turn."""

@@ -16,7 +16,7 @@ from exporter.sources.kubernetes.failures import DEFINITIVE, OwnLimit, RequestFa
 from exporter.sources.kubernetes.fields import is_object_name
 from exporter.sources.kubernetes.objects import node_meta, object_meta
 from exporter.sources.kubernetes.shelf import FAILED_SECONDS, REFUSED_SECONDS, Shelf
-from exporter.sources.kubernetes.transitions import Transitions
+from exporter.sources.transitions import Transitions
 
 _MOST_HOPS = 8
 
@@ -151,7 +151,7 @@ class Node:
         self._clock = clock
         self._ttl_seconds = ttl_seconds
         self._deadline_seconds = deadline_seconds
-        self._transitions = Transitions("node", clock)
+        self._transitions = Transitions("kubernetes node", clock)
         self._last: NodeMeta | RequestFailed | None = None
         self._ask_at = clock()
 

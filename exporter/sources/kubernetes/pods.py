@@ -21,7 +21,7 @@ from exporter.sources.kubernetes.fields import mapping, text
 from exporter.sources.kubernetes.lines import LineSplitter
 from exporter.sources.kubernetes.pacing import Backoff
 from exporter.sources.kubernetes.pod_cache import PodCache
-from exporter.sources.kubernetes.transitions import Transitions
+from exporter.sources.transitions import Transitions
 
 _PATH = "/api/v1/pods"
 _KEEP_PLACE = frozenset({MissingReason.UNAUTHORIZED, MissingReason.FORBIDDEN, MissingReason.RATE_LIMITED})
@@ -62,7 +62,7 @@ class Pods:
         self._first_retry_seconds = first_retry_seconds
         self._backoff = Backoff(first_retry_seconds, longest_retry_seconds)
         self._cache = PodCache(annotation_keys, clock)
-        self._transitions = Transitions("pods", clock)
+        self._transitions = Transitions("kubernetes pods", clock)
         self._place: str | None = None
         """resourceVersion up to which everything is known; None: a list is needed."""
         self._watching = False

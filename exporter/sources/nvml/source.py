@@ -1,16 +1,16 @@
 """NVML as the pipeline sees it: `read` and `close`, both with a limit in time."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
 from typing import Final
 
 from exporter.model.device import NvmlState
-from exporter.model.reading import Fresh, Missing, MissingReason, Reading
+from exporter.model.reading import Missing, MissingReason, Reading
 from exporter.sources.nvml.readings import Watch
-from exporter.sources.nvml.sampler import Answer, Sampler
 from exporter.sources.nvml.session import Session
+from exporter.sources.one_thread import OneThread, StuckError
+from exporter.sources.transitions import Transitions
 
 _CLOSE_SECONDS: Final = 1.5
 
@@ -31,12 +31,9 @@ class Nvml:
         self._clock = clock
         self._watch = Watch()
         self._session = Session(library, clock, self._watch)
-        self._sampler: Sampler | None = None
-        self._in_flight: Answer | None = None
+        self._thread = OneThread("nvml")
+        self._transitions = Transitions("nvml", clock)
         self._closed = False
-        self._missing: Missing | None = None
-        """The first of the present row of failures with one reason."""
-        self._missing_since = 0.0
 
     async def read(self) -> Reading[NvmlState]:
         """One cycle of the whole node.
@@ -44,46 +41,24 @@ class Nvml:
         Missing: library_missing, driver_not_loaded, version_mismatch, permission_denied, driver_error, timeout (at once while
         an earlier call is still stuck; what it answers late is dropped), released (after `close`).
         """
-        if self._closed:
-            reading: Reading[NvmlState] = Missing(MissingReason.RELEASED, self._clock())
-        elif self._in_flight is not None and not self._in_flight.done():
-            reading = self._timed_out()
-        else:
-            reading = await self._ask()
-        self._log_change(reading)
+        reading = await self._ask()
+        self._transitions.heard(reading)
         return reading
 
     async def close(self) -> None:
         """Shuts NVML down and ends its thread; a stuck thread is left behind after 1.5 s, to do so as soon as it can."""
-        self._closed = True
-        if self._sampler is None:
-            return
+        if not self._closed:
+            self._closed = True
+            self._thread.when_idle(self._session.end)
         try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await asyncio.wrap_future(self._sampler.stop())
-        except TimeoutError:
+            await self._thread.end(_CLOSE_SECONDS)
+        except StuckError:
             logger.warning("NVML is stuck in %s and was not shut down", self._watch.call)
 
     async def _ask(self) -> Reading[NvmlState]:
-        if self._sampler is None:
-            self._sampler = Sampler(self._session)
-        self._in_flight = self._sampler.ask()
+        if self._closed:
+            return Missing(MissingReason.RELEASED, self._clock())
         try:
-            async with asyncio.timeout(self._deadline_seconds):
-                return await asyncio.wrap_future(self._in_flight)
-        except TimeoutError:
-            return self._timed_out()
-
-    def _timed_out(self) -> Missing:
-        return Missing(MissingReason.TIMEOUT, self._clock(), f"no answer from {self._watch.call}")
-
-    def _log_change(self, reading: Reading[NvmlState]) -> None:
-        if isinstance(reading, Fresh):
-            if self._missing is not None:
-                logger.info("NVML is back after %.0f s", reading.taken_at - self._missing_since)
-            self._missing = None
-        elif self._missing is None or self._missing.reason is not reading.reason:
-            if self._missing is None:
-                self._missing_since = reading.at
-            logger.warning("NVML is missing: %s %s", reading.reason, reading.detail)
-            self._missing = reading
+            return await self._thread.call(self._session.read, self._deadline_seconds)
+        except StuckError:
+            return Missing(MissingReason.TIMEOUT, self._clock(), f"no answer from {self._watch.call}")

@@ -20,6 +20,7 @@ from exporter.sources.podresources import podresources_pb2 as v1
 from exporter.sources.podresources import podresources_v1alpha1_pb2 as v1alpha1
 from exporter.sources.podresources.channel import Refusal, SocketChannel
 from exporter.sources.podresources.decode import decode_allocatable, decode_list, decode_v1alpha1_list
+from exporter.sources.transitions import Transitions
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class PodResources:
         self._lock = asyncio.Lock()
         self._last: Reading[Holdings] | None = None
         self._asked_at = 0.0
-        self._missing_since: float | None = None
+        self._transitions = Transitions("pod-resources", clock)
         self._allocatable_trouble: MissingReason | None = None
 
     async def read(self, *, refresh: bool = False) -> Reading[Holdings]:
@@ -74,7 +75,7 @@ class PodResources:
             if self._last is None or now - self._asked_at >= self._pause_seconds(refresh=refresh):
                 self._asked_at = now
                 reading = await self._ask(now)
-                self._log_change(reading)
+                self._transitions.heard(reading)
                 self._last = reading
             return self._last
 
@@ -119,17 +120,6 @@ class PodResources:
     async def _call(self, method: str, ends_at: float) -> bytes | Refusal:
         left_seconds = ends_at - asyncio.get_running_loop().time()
         return await self._channel.call(f"/{method}", max(left_seconds, 0.0))
-
-    def _log_change(self, reading: Reading[Holdings]) -> None:
-        if isinstance(reading, Fresh):
-            if self._missing_since is not None:
-                logger.info("pod-resources is back after %.0f s", reading.taken_at - self._missing_since)
-            self._missing_since = None
-            return
-        if self._missing_since is None:
-            self._missing_since = reading.at
-        if not isinstance(self._last, Missing) or self._last.reason is not reading.reason:
-            logger.warning("pod-resources is missing: %s %s", reading.reason, reading.detail)
 
     def _log_allocatable_change(self, reading: Reading[Mapping[str, frozenset[str]]]) -> None:
         reason = reading.reason if isinstance(reading, Missing) else None

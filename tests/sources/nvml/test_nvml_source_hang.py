@@ -12,8 +12,8 @@ import pytest
 
 from exporter.model.reading import Fresh, MissingReason
 from exporter.simulator.world import NvmlFault, SimDevice
-from exporter.sources.nvml.sampler import SamplerEndedError
 from exporter.sources.nvml.source import Nvml
+from exporter.sources.one_thread import ThreadEndedError
 from tests.sources.nvml.conftest import Node, missing_of, value_of
 
 T = TypeVar("T")
@@ -159,7 +159,7 @@ async def test_mistake_of_our_own_in_the_thread_reaches_the_reader(node: Node) -
     ticks = iter((1.0,))
     source = Nvml(library=str(node.library), deadline_seconds=5.0, clock=lambda: next(ticks))
     for _ in range(2):
-        with pytest.raises(SamplerEndedError):
+        with pytest.raises(ThreadEndedError):
             await source.read()
     _, seconds = await timed(source.close)
     assert seconds < 1.0

@@ -239,7 +239,7 @@ async def test_outage_is_logged_once_with_its_reason_and_once_with_its_length(
         value_of(await source.read())
     assert len(caplog.messages) == 2
     assert "driver_not_loaded" in caplog.messages[0]
-    assert "back after 100 s" in caplog.messages[1]
+    assert "back after 100.0 s" in caplog.messages[1]
 
 
 async def test_mps_enumeration_is_switched_off_before_the_driver_starts(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,10 @@
-"""Log lines for changes of a source's state, and for nothing else."""
+"""Log lines for changes of a source's state, and for nothing else: what happens every cycle is a metric."""
 
 import logging
 import time
 from collections.abc import Callable
 
-from exporter.model.reading import MissingReason
+from exporter.model.reading import Missing, MissingReason, Reading
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +18,13 @@ class Transitions:
         self._reason: MissingReason | None = None
         self._since = 0.0
 
+    def heard(self, reading: Reading[object]) -> None:
+        """Logged when the reading is another kind of answer than the one before."""
+        if isinstance(reading, Missing):
+            self.missing(reading.reason, reading.detail)
+        else:
+            self.answered()
+
     def missing(self, reason: MissingReason, detail: str) -> None:
         """Logged when the source stops to answer, and when the reason changes."""
         if self._reason is reason:
@@ -25,11 +32,11 @@ class Transitions:
         if self._reason is None:
             self._since = self._clock()
         self._reason = reason
-        logger.warning("kubernetes %s missing: %s (%s)", self._source, reason.value, detail)
+        logger.warning("%s missing: %s%s", self._source, reason.value, f" ({detail})" if detail else "")
 
     def answered(self) -> None:
         """Logged when the source answers again."""
         if self._reason is None:
             return
-        logger.info("kubernetes %s back after %.1f s (%s)", self._source, self._clock() - self._since, self._reason.value)
+        logger.info("%s back after %.1f s (%s)", self._source, self._clock() - self._since, self._reason.value)
         self._reason = None
