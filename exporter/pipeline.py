@@ -120,7 +120,7 @@ async def run_cycle(sources: Sources, settings: Settings, previous: Published) -
     started = time.monotonic()
     snapshot = await take_snapshot(sources, settings, previous.snapshot)
     health = source_health(snapshot)
-    attribution = judge(attribute(snapshot, settings.policy), settings.active_above_ratio)
+    attribution = judge(await _attributed(snapshot, settings, previous), settings.active_above_ratio)
     ledger = account(previous.ledger, previous.snapshot, snapshot, health, time.monotonic() - started)
     return Published(
         generation=previous.generation + 1,
@@ -131,6 +131,12 @@ async def run_cycle(sources: Sources, settings: Settings, previous: Published) -
         interval_seconds=settings.interval_seconds,
         sources=health,
     )
+
+
+async def _attributed(snapshot: Snapshot, settings: Settings, previous: Published) -> Attribution:
+    """The join, beside the event loop: with very many pods it takes its time, and probes and scrapes must not wait."""
+    before = previous.attribution.recollection
+    return await asyncio.to_thread(attribute, snapshot, settings.policy, before, max_age_seconds=settings.max_age_seconds)
 
 
 async def take_snapshot(sources: Sources, settings: Settings, previous: Snapshot) -> Snapshot:
@@ -150,7 +156,7 @@ async def take_snapshot(sources: Sources, settings: Settings, previous: Snapshot
 
     processes, processes_seconds = await _timed(sources.procfs.read(pids_wanted(measured.value)))
     seen = keep.measured(processes, processes_seconds)
-    concerned = gpu_pods(measured.value, held.value, pods.value, seen.value)
+    concerned = await asyncio.to_thread(gpu_pods, measured.value, held.value, pods.value, seen.value)
     (owners, owners_seconds), (namespaces, namespaces_seconds) = await asyncio.gather(
         _timed(sources.owners.read(owners_wanted(concerned))),
         _timed(sources.namespaces.read(namespaces_wanted(concerned))),

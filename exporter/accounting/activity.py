@@ -23,7 +23,8 @@ def judge(attribution: Attribution, active_above_ratio: float) -> Attribution:
 
 def _with_state(row: ContainerRow, active_above_ratio: float) -> ContainerRow:
     if not row.holds:
-        return replace(row, state=State.UNKNOWN, state_evidence="Uses a device that it does not hold.")
+        evidence = "Uses a device that it does not hold." if row.uses_unheld else "Who holds this device is unknown."
+        return replace(row, state=State.UNKNOWN, state_evidence=evidence)
     state, evidence = _state(row, active_above_ratio)
     return replace(row, state=state, state_evidence=evidence)
 
@@ -50,14 +51,14 @@ def _counted(processes: int) -> str:
 def _idle_devices(pod: PodRow, containers: Iterable[ContainerRow]) -> int | None:
     """Devices of the pod on which every container that holds them is idle; None if that cannot be said of one of them."""
     states: dict[object, set[State]] = {}
+    units: set[tuple[str, str]] = set()
     for row in containers:
         if row.holds and _is_of(row, pod.uid, pod.namespace, pod.pod):
             states.setdefault((row.device, row.mig and row.mig.key), set()).add(row.state)
+            units.update((allocation.resource, allocation.device_id) for allocation in row.allocations)
     active = [found for found in states.values() if State.ACTIVE in found]
     rest = [found for found in states.values() if State.ACTIVE not in found]
-    if any(State.UNKNOWN in found for found in rest):
-        return None
-    if not states and pod.assigned is None:
+    if pod.assigned is None or len(units) < pod.assigned or any(State.UNKNOWN in found for found in rest):
         return None
     return len(states) - len(active)
 

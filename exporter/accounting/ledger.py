@@ -30,6 +30,7 @@ def account(ledger: Ledger, previous: Snapshot, snapshot: Snapshot, health: Heal
         ecc_errors=_advance(ledger.ecc_errors, _ecc_errors(devices)),
         clock_event_seconds=_advance(ledger.clock_event_seconds, _clock_events(devices)),
         device_errors=_count(ledger.device_errors, _device_errors(devices)),
+        unidentified_errors=_count(ledger.unidentified_errors, _unidentified_errors(snapshot)),
         source_errors=_count(ledger.source_errors, _source_errors(previous, snapshot, health)),
         source_last_success_timestamp_seconds={
             **ledger.source_last_success_timestamp_seconds,
@@ -61,6 +62,11 @@ def _clock_events(devices: Iterable[Device]) -> Iterator[tuple[tuple[DeviceUuid,
 
 def _device_errors(devices: Iterable[Device]) -> Iterator[tuple[DeviceUuid, str]]:
     return ((device.uuid, str(device.trouble)) for device in devices if device.trouble)
+
+
+def _unidentified_errors(snapshot: Snapshot) -> Iterator[tuple[int, str]]:
+    state = snapshot.nvml.value
+    return ((index, str(trouble)) for index, trouble in (state.unidentified_devices if state else ()))
 
 
 def _rejected(devices: Iterable[Device]) -> Iterator[tuple[str, str]]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from exporter.attribution.holders import Held, PlaceKey
+from exporter.attribution.holders import Held
 from exporter.attribution.presence import Presence
-from exporter.model.attribution import Conflict, ConflictKind, UnattributedReason
+from exporter.model.attribution import Conflict, ConflictKind, PlaceKey, UnattributedReason
 from exporter.model.ids import ContainerKey
 
 

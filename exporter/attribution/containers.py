@@ -7,7 +7,7 @@ from exporter.attribution.holders import Held
 from exporter.attribution.memory import MemorySplit
 from exporter.attribution.presence import Presence, RowKey
 from exporter.attribution.shares import Shares
-from exporter.model.attribution import Allocation, ContainerRow, Ownership
+from exporter.model.attribution import Allocation, ContainerRow, Ownership, PlaceKey
 from exporter.model.device import MigInstance
 from exporter.model.ids import ContainerKey, MigKey
 
@@ -22,8 +22,17 @@ class DeviceUse:
     utilization: Mapping[RowKey, float | None]
 
 
-def container_rows(use: DeviceUse, shares: Shares, owner_of: Callable[[ContainerKey], Ownership]) -> Iterable[ContainerRow]:
-    """The rows of one device."""
+def container_rows(
+    use: DeviceUse, shares: Shares, owner_of: Callable[[ContainerKey], Ownership], *, holders_known: bool
+) -> Iterable[ContainerRow]:
+    """The rows of one device.
+
+    Args:
+        use: Everybody on the device.
+        shares: Who has how much.
+        owner_of: Owner of a container's pod.
+        holders_known: True if it is certain who holds the device, and who does not.
+    """
     device = use.presence.device
     instances: dict[MigKey, MigInstance] = {mig.key: mig for mig in device.mig_instances}
     allocations = _allocations(use.held)
@@ -35,7 +44,8 @@ def container_rows(use: DeviceUse, shares: Shares, owner_of: Callable[[Container
             mig=None if mig is None else instances[mig],
             owner=owner_of(container),
             allocations=allocations.get(row, ()),
-            share_ratio=float(shares.by_holder.get((container, (device.uuid, mig)), 0)),
+            share_ratio=_share(shares, container, (device.uuid, mig)),
+            uses_unheld=holders_known and row not in allocations and not _of_a_holder(container, use.held),
             utilization_ratio=use.utilization[row],
             memory_used_bytes=use.memory.by_row[row],
             processes=use.presence.processes(row),
@@ -45,6 +55,18 @@ def container_rows(use: DeviceUse, shares: Shares, owner_of: Callable[[Container
 def row_order(row: ContainerRow) -> tuple[ContainerKey, str, tuple[MigKey, ...]]:
     """Sort key: container by container, then device by device."""
     return (row.container, row.device, () if row.mig is None else (row.mig.key,))
+
+
+def _share(shares: Shares, container: ContainerKey, place: PlaceKey) -> float | None:
+    share = shares.by_holder.get((container, place))
+    if share is None:
+        return 0.0
+    return None if place in shares.unknown else float(share)
+
+
+def _of_a_holder(container: ContainerKey, held: Iterable[Held]) -> bool:
+    """True if only the pod is known, and one of its containers holds the device: a sandbox, or one that has just started."""
+    return not container.container and any(one.container.pod_uid == container.pod_uid for one in held)
 
 
 def _allocations(held: Iterable[Held]) -> dict[RowKey, tuple[Allocation, ...]]:

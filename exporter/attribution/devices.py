@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from exporter.attribution.holders import Held, PlaceKey
+from exporter.attribution.holders import Held
 from exporter.attribution.shares import Shares, part_of_gpu
-from exporter.model.attribution import DeviceRow, Sharing, UnattributedReason
+from exporter.model.attribution import DeviceRow, PlaceKey, Sharing, UnattributedReason
 from exporter.model.device import Device, MigMode, ProcessKind
 from exporter.model.ids import DeviceUuid
 
@@ -80,7 +80,7 @@ def _allocated_ratio(device: Device, allocations: Allocations) -> float | None:
 
     None without an answer, with an instance of unknown size among what is held, and where the device only looks free.
     """
-    if not allocations.known or device.uuid in allocations.shares.unknown:
+    if not allocations.known or any(uuid == device.uuid for uuid, _ in allocations.shares.unknown):
         return None
     total = allocations.shares.by_gpu.get(device.uuid)
     if not total and device.uuid in allocations.possible:

@@ -6,14 +6,22 @@ from dataclasses import dataclass, field
 from exporter.attribution.device_ids import GpuPart, ParsedDeviceId, Passthrough, Unknown, parse_device_id
 from exporter.attribution.pods import PodIndex, container_key
 from exporter.attribution.resolve import Place, Unresolved, resolve
-from exporter.attribution.resources import counts_as_gpu
-from exporter.model.attribution import Allocation, Conflict, ConflictKind, HoldingSource, UnresolvedAllocation
+from exporter.attribution.resources import counts_as_gpu, is_gpu_resource, may_be_gpu
+from exporter.model.attribution import (
+    Allocation,
+    Conflict,
+    ConflictKind,
+    HoldingSource,
+    PlaceKey,
+    UnresolvedAllocation,
+    UnresolvedReason,
+)
 from exporter.model.device import NvmlState
-from exporter.model.holding import Holding, Holdings
+from exporter.model.holding import ClaimedDevice, Holding, Holdings
 from exporter.model.ids import ContainerKey, DeviceUuid, MigKey, PodUid
 
-PlaceKey = tuple[DeviceUuid, MigKey | None]
-"""A whole GPU, or a MIG instance on it."""
+DRA_DRIVERS = frozenset({"gpu.nvidia.com"})
+"""Drivers whose devices are GPUs that NVML can know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,7 @@ def place_key(place: Place) -> PlaceKey:
 def find_holders(holdings: Holdings | None, nvml: NvmlState | None, pods: PodIndex) -> Holders:
     """Keep what is a GPU and whose pod can hold something; resolve it, or say why not."""
     listed = gpu_holdings(holdings, nvml)
+    claims = _claims(holdings, nvml, pods)
     valid = [(container, holding, parsed) for holding, parsed in listed if (container := _holder(holding, pods))]
     resolved = [(container, holding, parsed, resolve(parsed, nvml)) for container, holding, parsed in valid]
     held = [
@@ -70,18 +79,30 @@ def find_holders(holdings: Holdings | None, nvml: NvmlState | None, pods: PodInd
     failed = [(container, holding, why) for container, holding, _, why in resolved if isinstance(why, Unresolved)]
     return Holders(
         held=tuple(sorted(held, key=_order)),
-        unresolved=tuple((container, _unresolved(holding, why)) for container, holding, why in failed),
-        possible=frozenset(uuid for _, _, why in failed for uuid in why.possible),
+        unresolved=(*((container, _unresolved(holding, why)) for container, holding, why in failed), *claims),
+        possible=frozenset(uuid for _, _, why in failed for uuid in why.possible) | (_all(nvml) if claims else frozenset()),
         conflicts=frozenset(conflict for holding, _ in listed for conflict in _contradiction(holding, pods)),
         units=count_units((holding.resource, holding.device_id) for _, holding, _ in valid),
     )
 
 
 def gpu_holdings(holdings: Holdings | None, nvml: NvmlState | None) -> list[tuple[Holding, ParsedDeviceId]]:
-    """The listed ids that count as GPUs, each once, sorted."""
-    listed = sorted(set(() if holdings is None else holdings.holdings))
-    parsed = [(holding, parse_device_id(holding.device_id)) for holding in listed]
-    return [(holding, form) for holding, form in parsed if counts_as_gpu(holding.resource, form, nvml)]
+    """The listed ids that count as GPUs, each once, sorted.
+
+    A resource that one id proves to be a GPU is one for all its ids, whatever it is called.
+    """
+    listed = () if holdings is None else holdings.holdings
+    named = {resource for resource in {holding.resource for holding in listed} if is_gpu_resource(resource)}
+    likely = [holding for holding in listed if holding.resource in named or may_be_gpu(holding.device_id)]
+    parsed = {holding: parse_device_id(holding.device_id) for holding in likely}
+    proven = {holding.resource for holding, form in parsed.items() if counts_as_gpu(holding.resource, form, nvml)}
+    strange = (holding for holding in listed if holding.resource in proven and holding not in parsed)
+    parsed |= {holding: parse_device_id(holding.device_id) for holding in strange}
+    return [
+        (holding, parsed[holding])
+        for holding in sorted(parsed)
+        if holding.resource in proven and not isinstance(parsed[holding], GpuPart)
+    ]
 
 
 def replica_of(parsed: ParsedDeviceId) -> int | None:
@@ -97,7 +118,7 @@ def count_units(ids: Iterable[tuple[str, str]]) -> dict[str, int]:
     return counts
 
 
-def _holder(holding: Holding, pods: PodIndex) -> ContainerKey | None:
+def _holder(holding: Holding | ClaimedDevice, pods: PodIndex) -> ContainerKey | None:
     """The container, or None if its pod has ended or does not exist.
 
     Without a complete answer about pods the list alone decides: the pod may be younger than what we know.
@@ -106,6 +127,32 @@ def _holder(holding: Holding, pods: PodIndex) -> ContainerKey | None:
     if pod is not None:
         return None if pod.terminal else container_key(pod, holding.container)
     return None if pods.complete else ContainerKey(PodUid(""), holding.namespace, holding.pod, holding.container)
+
+
+def _claims(
+    holdings: Holdings | None, nvml: NvmlState | None, pods: PodIndex
+) -> list[tuple[ContainerKey, UnresolvedAllocation]]:
+    """DRA devices: they are held, and which GPU each of them is stands in slices that are not read."""
+    claimed = () if holdings is None or nvml is None else holdings.claimed
+    held = [(container, claim) for claim in claimed if claim.driver in DRA_DRIVERS and (container := _holder(claim, pods))]
+    return [
+        (
+            container,
+            UnresolvedAllocation(
+                namespace=claim.namespace,
+                pod=claim.pod,
+                container=claim.container,
+                resource=claim.driver,
+                device_id=f"{claim.driver}/{claim.pool}/{claim.device}",
+                reason=UnresolvedReason.CLAIM_UNRESOLVED,
+            ),
+        )
+        for container, claim in sorted(held)
+    ]
+
+
+def _all(nvml: NvmlState | None) -> frozenset[DeviceUuid]:
+    return frozenset(device.uuid for device in (() if nvml is None else nvml.devices))
 
 
 def _contradiction(holding: Holding, pods: PodIndex) -> tuple[Conflict, ...]:

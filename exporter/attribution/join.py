@@ -1,25 +1,37 @@
 """The join of one snapshot: who holds each device, who uses it, and whose they are."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from exporter.attribution.conflicts import running_elsewhere
 from exporter.attribution.containers import DeviceUse, container_rows, row_order
-from exporter.attribution.device_ids import parse_device_id
 from exporter.attribution.devices import Allocations, device_row, sharing_of
-from exporter.attribution.holders import Holders, count_units, find_holders
+from exporter.attribution.holders import Holders, count_units, find_holders, gpu_holdings
 from exporter.attribution.memory import split_memory
 from exporter.attribution.owners import owners_of_pods
 from exporter.attribution.podrows import pod_rows
-from exporter.attribution.pods import PodIndex, index_pods
+from exporter.attribution.pods import index_pods
 from exporter.attribution.presence import who_is_here
 from exporter.attribution.processes import Whose, is_mps_server, processes_known, whose_processes
-from exporter.attribution.replicas import advertised_replicas, count_replicas
-from exporter.attribution.resources import counts_as_gpu
+from exporter.attribution.replicas import advertised_replicas, count_replicas, gpu_ids, recollect
+from exporter.attribution.restart import prolong
 from exporter.attribution.shares import divide
 from exporter.attribution.utilization import split_utilization
 from exporter.attribution.wanted import gpu_pods, gpu_resources, pids_wanted
-from exporter.model.attribution import Attribution, Ownership, PodRow, Sharing, UnattributedReason, UnresolvedPid
+from exporter.model.attribution import (
+    Attribution,
+    Conflict,
+    ContainerRow,
+    DeviceRow,
+    Ownership,
+    PodRow,
+    Recollection,
+    Sharing,
+    UnattributedReason,
+    UnresolvedPid,
+)
 from exporter.model.device import Device
+from exporter.model.holding import Holding, Holdings
 from exporter.model.ids import ContainerKey
 from exporter.model.policy import OwnershipPolicy
 from exporter.model.snapshot import Snapshot
@@ -30,46 +42,87 @@ UNRESOLVED_PIDS = frozenset(
 """A process of the host, or an MPS server, is told apart for certain: those are answers, not gaps."""
 
 
-def attribute(snapshot: Snapshot, policy: OwnershipPolicy) -> Attribution:
-    """Lay holdings on devices, processes on containers, and owners on both; every device that NVML knows has its row."""
+def attribute(
+    snapshot: Snapshot, policy: OwnershipPolicy, before: Recollection | None = None, *, max_age_seconds: float = 60.0
+) -> Attribution:
+    """Lay holdings on devices, processes on containers, and owners on both; every device that NVML knows has its row.
+
+    Args:
+        snapshot: This cycle's readings.
+        policy: What the configuration decides about owners.
+        before: What the join before this one handed over.
+        max_age_seconds: How long the kubelet's word is remembered that it does not repeat.
+    """
+    before = before or Recollection()
+    nvml = snapshot.nvml.value
     pods = index_pods(snapshot.pods.value, fresh=snapshot.pods.missing is None)
-    holders = find_holders(snapshot.pod_resources.value, snapshot.nvml.value, pods)
-    allocations = _allocations(snapshot, holders)
-    uses = _uses(snapshot, pods, allocations)
+    whose = whose_processes(pids_wanted(nvml), snapshot.procfs.value, pods)
+    recent = {holding: at for holding, at in before.listed.items() if snapshot.taken_at - at <= max_age_seconds}
+    holdings = prolong(snapshot.pod_resources.value, recent, nvml, pods, whose)
+    holders = find_holders(holdings, nvml, pods)
+    known = recollect(holders.held, advertised_replicas(holdings, nvml), before)
+    allocations = _allocations(snapshot, holders, known)
+    uses = _uses(snapshot, whose, allocations)
+    devices = [device_row(use.presence.device, allocations, sharing, use.memory.unattributed) for use, sharing in uses]
     owner_of = owners_of_pods(snapshot, pods, policy)
-    rows = [row for use, _ in uses for row in container_rows(use, allocations.shares, owner_of)]
-    elsewhere = running_elsewhere(holders.held, [use.presence for use, _ in uses])
-    allocatable = _allocatable(snapshot)
     return Attribution(
-        devices=tuple(device_row(use.presence.device, allocations, sharing, use.memory.unattributed) for use, sharing in uses),
-        containers=tuple(sorted(rows, key=row_order)),
+        devices=tuple(devices),
+        containers=_rows(uses, devices, allocations, owner_of),
         pods=_pod_rows(snapshot, holders, owner_of),
         unresolved_allocations=tuple(allocation for _, allocation in holders.unresolved),
         unresolved_pids=_unresolved_pids(use for use, _ in uses),
-        conflicts=tuple(sorted(holders.conflicts | allocations.shares.conflicts | elsewhere)),
-        allocatable=allocatable,
+        conflicts=_conflicts(uses, holders, allocations),
+        allocatable=(allocatable := _allocatable(snapshot)),
         allocated=dict.fromkeys(allocatable, 0) | dict(holders.units),
+        recollection=replace(known, listed=_listed(snapshot, holdings, recent)),
     )
 
 
-def _allocations(snapshot: Snapshot, holders: Holders) -> Allocations:
+def _listed(snapshot: Snapshot, holdings: Holdings | None, recent: Mapping[Holding, float]) -> Mapping[Holding, float]:
+    """When the kubelet last named each GPU's holding; what is only prolonged keeps its time."""
+    said = snapshot.pod_resources.value
+    if said is None:
+        return recent
+    now = {holding: snapshot.taken_at for holding, _ in gpu_holdings(said, snapshot.nvml.value)}
+    prolonged = set(() if holdings is None else holdings.holdings) - set(said.holdings)
+    return {holding: recent[holding] for holding in prolonged} | now
+
+
+def _rows(
+    uses: Iterable[tuple[DeviceUse, Sharing]],
+    devices: Iterable[DeviceRow],
+    allocations: Allocations,
+    owner_of: Callable[[ContainerKey], Ownership],
+) -> tuple[ContainerRow, ...]:
+    rows = (
+        row
+        for (use, _), device in zip(uses, devices, strict=True)
+        for row in container_rows(use, allocations.shares, owner_of, holders_known=device.allocated_ratio is not None)
+    )
+    return tuple(sorted(rows, key=row_order))
+
+
+def _conflicts(uses: Iterable[tuple[DeviceUse, Sharing]], holders: Holders, allocations: Allocations) -> tuple[Conflict, ...]:
+    elsewhere = running_elsewhere(holders.held, [use.presence for use, _ in uses])
+    return tuple(sorted(holders.conflicts | allocations.shares.conflicts | elsewhere))
+
+
+def _allocations(snapshot: Snapshot, holders: Holders, known: Recollection) -> Allocations:
     holdings = snapshot.pod_resources.value
-    advertised = advertised_replicas(holdings, snapshot.nvml.value)
-    replicas = count_replicas(holders.held, advertised, _node_labels(snapshot))
+    counts = count_replicas(holders.held, known, _node_labels(snapshot))
     return Allocations(
         known=holdings is not None,
-        shares=divide(holders.held, replicas),
+        shares=divide(holders.held, counts),
         held=holders.held,
-        replicas=replicas,
+        replicas=counts,
         ids_known=holdings is not None and holdings.allocatable is not None,
         possible=holders.possible,
     )
 
 
-def _uses(snapshot: Snapshot, pods: PodIndex, allocations: Allocations) -> list[tuple[DeviceUse, Sharing]]:
+def _uses(snapshot: Snapshot, whose: Mapping[int, Whose], allocations: Allocations) -> list[tuple[DeviceUse, Sharing]]:
     """Everybody on each device, in the order of the devices, and how they share it."""
     nvml = snapshot.nvml.value
-    whose = whose_processes(pids_wanted(nvml), snapshot.procfs.value, pods)
     devices = sorted(() if nvml is None else nvml.devices, key=lambda device: (device.index, device.uuid))
     return [_use(device, snapshot, whose, allocations) for device in devices]
 
@@ -116,10 +169,7 @@ def _allocatable(snapshot: Snapshot) -> dict[str, int]:
     holdings, nvml = snapshot.pod_resources.value, snapshot.nvml.value
     listed = {} if holdings is None or holdings.allocatable is None else holdings.allocatable
     return count_units(
-        (resource, device_id)
-        for resource, device_ids in listed.items()
-        for device_id in device_ids
-        if counts_as_gpu(resource, parse_device_id(device_id), nvml)
+        (resource, device_id) for resource, device_ids in listed.items() for device_id in gpu_ids(resource, device_ids, nvml)
     )
 
 

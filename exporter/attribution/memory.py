@@ -33,7 +33,7 @@ def split_memory(presence: Presence) -> MemorySplit:
     unattributed = {owner: size for owner, size in parts.items() if isinstance(owner, UnattributedReason) and size > 0}
     rest = 0 if used is None else used - sum(parts.values())
     if rest > 0:
-        untold = any(one.memory_used_bytes is None for one in presence.laid)
+        untold = not presence.processes_known or any(one.memory_used_bytes is None for one in presence.laid)
         unattributed[UnattributedReason.NOT_MEASURED if untold else UnattributedReason.NO_PROCESS] = rest
     return MemorySplit({row: _of_row(row, parts, presence) for row in presence.rows}, unattributed)
 

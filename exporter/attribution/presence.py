@@ -9,6 +9,8 @@ from exporter.model.attribution import UnattributedReason
 from exporter.model.device import Device, GpuProcess, ProcessKind
 from exporter.model.ids import ContainerKey, MigKey
 
+MAY_BE_ANYBODYS = frozenset({UnattributedReason.UNRESOLVED_PID, UnattributedReason.NOT_IN_POD})
+
 RowKey = tuple[ContainerKey, MigKey | None]
 """A container on a device, or on one MIG instance of it."""
 
@@ -66,7 +68,8 @@ class Presence:
         """True if a row without a process may have one all the same.
 
         That is so beside a PID that we could not look up, beside a process of the same pod whose container is not known,
-        and where an MPS server is listed in its clients' stead.
+        beside a container outside all pods (a sandboxed runtime's virtual machine), and where an MPS server is listed in its
+        clients' stead.
         """
         container, mig = row
         near = [one for one in self.laid or () if one.mig in {None, mig} or mig is None]
@@ -74,7 +77,7 @@ class Presence:
         clients = [one for one in near if isinstance(one.whose, ContainerKey)]
         reasons = {one.whose for one in near}
         behind_server = UnattributedReason.MPS_SERVER in reasons and not clients
-        return UnattributedReason.UNRESOLVED_PID in reasons or behind_server or bool(unnamed)
+        return bool(reasons & MAY_BE_ANYBODYS) or behind_server or bool(unnamed)
 
 
 def who_is_here(

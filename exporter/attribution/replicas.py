@@ -1,41 +1,71 @@
 """Into how many parts a shared GPU or MIG instance is divided."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from exporter.attribution.device_ids import parse_device_id
-from exporter.attribution.holders import Held, PlaceKey, place_key, replica_of
+from exporter.attribution.holders import Held, place_key, replica_of
 from exporter.attribution.resolve import Unresolved, resolve
-from exporter.attribution.resources import counts_as_gpu
+from exporter.attribution.resources import counts_as_gpu, is_gpu_resource, may_be_gpu
+from exporter.model.attribution import PlaceKey, Recollection
 from exporter.model.device import NvmlState
 from exporter.model.holding import Holdings
 
 
-def advertised_replicas(holdings: Holdings | None, nvml: NvmlState | None) -> dict[PlaceKey, int]:
-    """Replicas that the kubelet can give out, by place; a place without an entry is not known to be divided."""
+@dataclass(frozen=True, slots=True)
+class Advertised:
+    """What the kubelet says that it can give out."""
+
+    replicas: Mapping[PlaceKey, int] = field(default_factory=dict)
+    """Replicas of each divided place."""
+    whole: frozenset[PlaceKey] = frozenset()
+    """Places that are given out undivided."""
+
+
+def advertised_replicas(holdings: Holdings | None, nvml: NvmlState | None) -> Advertised:
+    """Sort what can be given out into divided and undivided places."""
     allocatable = {} if holdings is None or holdings.allocatable is None else holdings.allocatable
     ids: dict[PlaceKey, set[str]] = {}
-    for resource, device_id in ((resource, device_id) for resource, listed in allocatable.items() for device_id in listed):
+    whole: set[PlaceKey] = set()
+    for device_id in (one for resource, listed in allocatable.items() for one in gpu_ids(resource, listed, nvml)):
         parsed = parse_device_id(device_id)
         resolution = resolve(parsed, nvml)
-        if replica_of(parsed) is None or isinstance(resolution, Unresolved) or not counts_as_gpu(resource, parsed, nvml):
-            continue
-        for place in resolution:
-            ids.setdefault(place_key(place), set()).add(device_id)
-    return {key: len(device_ids) for key, device_ids in ids.items()}
+        for key in () if isinstance(resolution, Unresolved) else map(place_key, resolution):
+            if replica_of(parsed) is None:
+                whole.add(key)
+            else:
+                ids.setdefault(key, set()).add(device_id)
+    return Advertised({key: len(device_ids) for key, device_ids in ids.items()}, frozenset(whole))
 
 
-def count_replicas(held: Iterable[Held], advertised: Mapping[PlaceKey, int], labels: Mapping[str, str]) -> dict[PlaceKey, int]:
-    """Parts of each place that is divided: as advertised, else by the node's label, else the highest number held + 1.
+def gpu_ids(resource: str, listed: Iterable[str], nvml: NvmlState | None) -> Iterable[str]:
+    """Those of a resource's ids that are GPUs'."""
+    named = is_gpu_resource(resource)
+    likely = (device_id for device_id in listed if named or may_be_gpu(device_id))
+    return (device_id for device_id in likely if counts_as_gpu(resource, parse_device_id(device_id), nvml))
 
-    A device plugin that is down advertises nothing while the kubelet goes on listing what is held; the label stays.
+
+def recollect(held: Iterable[Held], advertised: Advertised, before: Recollection) -> Recollection:
+    """What is known of replicas by now, this cycle included.
+
+    A device plugin that is down advertises nothing while the kubelet goes on listing what is held; a place that is given out
+    undivided now is divided no more.
     """
-    highest: dict[PlaceKey, int] = {}
-    labelled: dict[PlaceKey, int] = {}
+    kept = {key: count for key, count in before.advertised.items() if key not in advertised.whole}
+    highest = {key: count for key, count in before.highest.items() if key not in advertised.whole}
     for one in held:
         if one.replica is not None:
             highest[one.key] = max(highest.get(one.key, 0), one.replica + 1)
+    return Recollection(advertised=kept | dict(advertised.replicas), highest=highest)
+
+
+def count_replicas(held: Iterable[Held], known: Recollection, labels: Mapping[str, str]) -> dict[PlaceKey, int]:
+    """Parts of each place that is divided: as last advertised, else by the node's label, else the highest number seen + 1."""
+    labelled: dict[PlaceKey, int] = {}
+    for one in held:
+        if one.replica is not None:
             labelled[one.key] = max(labelled.get(one.key, 0), _label(one.allocation.resource, labels))
-    return {key: labelled[key] or highest[key] for key in highest} | dict(advertised)
+    return {key: count or known.highest[key] for key, count in labelled.items()} | dict(known.advertised)
 
 
 def _label(resource: str, node_labels: Mapping[str, str]) -> int:

@@ -17,6 +17,14 @@ _NOT_GPUS = re.compile(
 _OTHER_VENDORS = frozenset({"volcano.sh/vgpu-number", "volcano.sh/gpu-number", "aliyun.com/gpu-count"})
 
 
+_LIKELY = re.compile(r"(?i:gpu-|mig-|nvidia[0-9]|all|tegra)|[0-9a-fA-F]{2,8}:")
+
+
+def may_be_gpu(device_id: str) -> bool:
+    """False if the id is in no form that a GPU's could have: a cheap look, since other devices' ids come in thousands."""
+    return _LIKELY.match(device_id) is not None
+
+
 def is_gpu_resource(name: str) -> bool:
     """True if the name says that its units are GPUs or parts of them that can be given to a container one by one."""
     lower = name.lower()

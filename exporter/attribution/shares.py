@@ -1,8 +1,8 @@
 """How much of each physical GPU a holder has: parts of a whole, never more than the whole in sum.
 
 A whole GPU is 1, a MIG instance its compute slices over those of the GPU, a replica 1 over the replicas of its place. Two
-holders of what is not divided share it evenly, and that is a conflict. An instance whose size nobody tells counts as 0,
-and the sum over its GPU is unknown then.
+holders of what is not divided share it evenly, and that is a conflict. An instance whose size nobody tells has no share, and
+the sum over its GPU is unknown then.
 """
 
 import re
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeVar
 
-from exporter.attribution.holders import Held, PlaceKey
-from exporter.model.attribution import Conflict, ConflictKind
+from exporter.attribution.holders import Held
+from exporter.model.attribution import Conflict, ConflictKind, PlaceKey
 from exporter.model.device import Device, MigInstance
 from exporter.model.ids import ContainerKey, DeviceUuid
 
@@ -30,8 +30,8 @@ class Shares:
     """Part of the physical GPU, 0 to 1; sums to at most 1 for each GPU."""
     by_gpu: Mapping[DeviceUuid, Fraction] = field(default_factory=dict)
     """Sum over all holders; no entry for a GPU that nobody holds."""
-    unknown: frozenset[DeviceUuid] = frozenset()
-    """GPUs of which an instance is held whose size nobody tells."""
+    unknown: frozenset[PlaceKey] = frozenset()
+    """Instances that are held and whose size nobody tells."""
     conflicts: frozenset[Conflict] = frozenset()
 
 
@@ -58,7 +58,7 @@ def divide(held: Iterable[Held], replicas: Mapping[PlaceKey, int]) -> Shares:
     return Shares(
         by_holder=by_holder,
         by_gpu={uuid: _total(on_gpu, by_holder) for uuid, on_gpu in on_gpus.items()},
-        unknown=frozenset(key[0] for key, size in sizes.items() if size is None),
+        unknown=frozenset(key for key, size in sizes.items() if size is None),
         conflicts=_conflicts(crowds),
     )
 

@@ -13,7 +13,8 @@ def split_utilization(presence: Presence, *, mps: bool) -> dict[RowKey, float | 
 
     A device that did nothing was used by nobody. A sole holder among nobody but its own processes did all of it. Otherwise
     the driver's samples of each process decide; they come from windows of their own, so they are scaled down where they
-    sum to more than the device did. None where they cannot tell: MIG, MPS, old drivers, processes that cannot be looked up.
+    sum to more than the device did. A busy device without any sample contradicts itself: then whoever may have been busy is
+    unknown. None where they cannot tell: MIG, MPS, old drivers, processes that cannot be looked up.
 
     Args:
         presence: Everybody on the device.
@@ -54,9 +55,14 @@ def _by_samples(presence: Presence, total: float) -> dict[RowKey, float | None]:
         by_pid[use.pid] = max(use.sm_ratio, by_pid.get(use.pid, 0.0))
     sampled = sum(by_pid.values())
     scale = total / sampled if sampled > total else 1.0
-    of_nobody = any(ratio > 0 and presence.whose[pid] in OF_NOBODY_KNOWN for pid, ratio in by_pid.items())
+    of_nobody = any(
+        whose in OF_NOBODY_KNOWN and (not sampled or by_pid.get(pid, 0.0) > 0) for pid, whose in presence.whose.items()
+    )
     own = {row: sum(ratio for pid, ratio in by_pid.items() if presence.whose[pid] == row[0]) * scale for row in presence.rows}
-    return {row: _certain(row, ratio, presence, of_nobody=of_nobody) for row, ratio in own.items()}
+    return {
+        row: _certain(row, ratio, presence, of_nobody=of_nobody or (not sampled and bool(presence.own(row))))
+        for row, ratio in own.items()
+    }
 
 
 def _certain(row: RowKey, ratio: float, presence: Presence, *, of_nobody: bool) -> float | None:

@@ -87,6 +87,7 @@ def _container(row: ContainerRow) -> Document:
         "mig_uuid": None if row.mig is None else row.mig.uuid,
         **_owner(row.owner),
         "holds": row.holds,
+        "uses_unheld": row.uses_unheld,
         "allocations": [
             {"resource": each.resource, "source": each.source.value, "device_id": each.device_id} for each in row.allocations
         ],

@@ -1,6 +1,6 @@
 """Families of physical GPUs and MIG instances. While NVML is missing there is no device row, and so no sample."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client.metrics_core import Metric
 
@@ -53,8 +53,9 @@ def mig_families(published: Published, labels: Labeller) -> Iterator[Metric]:
         for instance in row.device.mig_instances
     ]
     yield from info(catalogue.GPU_MIG_INFO, ({**each, "mig_uuid": instance.uuid} for each, _, instance in instances))
-    yield from metric(catalogue.GPU_MIG_MEMORY_USED_BYTES, ((each, mig.memory_used_bytes) for each, _, mig in instances))
-    yield from metric(catalogue.GPU_MIG_MEMORY_TOTAL_BYTES, ((each, mig.memory_total_bytes) for each, _, mig in instances))
+    memories = _once_per_gpu_instance(instances)
+    yield from metric(catalogue.GPU_MIG_MEMORY_USED_BYTES, ((each, mig.memory_used_bytes) for each, mig in memories))
+    yield from metric(catalogue.GPU_MIG_MEMORY_TOTAL_BYTES, ((each, mig.memory_total_bytes) for each, mig in memories))
     yield from metric(catalogue.GPU_MIG_SHARE_RATIO, ((each, _share(row, mig)) for each, row, mig in instances))
 
 
@@ -81,6 +82,21 @@ def _up(published: Published, labels: Labeller) -> Iterator[Labelled]:
         yield {"node": labels.node, "gpu": str(index)}, 0
 
 
+def _once_per_gpu_instance(instances: Iterable[tuple[Labels, DeviceRow, MigInstance]]) -> list[tuple[Labels, MigInstance]]:
+    """Compute instances share their GPU instance's memory: it stands there once, so that a sum means something."""
+    groups: dict[tuple[DeviceUuid, int], list[tuple[Labels, MigInstance]]] = {}
+    for labels, row, mig in instances:
+        groups.setdefault((row.device.uuid, mig.gpu_instance_id), []).append((labels, mig))
+    return [group[0] if len(group) == 1 else _shared(group) for group in groups.values()]
+
+
+def _shared(group: list[tuple[Labels, MigInstance]]) -> tuple[Labels, MigInstance]:
+    """Without the labels that tell the compute instances apart."""
+    labels, mig = group[0]
+    kept = {name: value for name, value in labels.items() if name not in {"compute_instance_id", "mig_profile"}}
+    return kept, mig
+
+
 def _share(row: DeviceRow, instance: MigInstance) -> float | None:
     return row.mig_share_ratios.get(instance.key)
 
@@ -98,7 +114,12 @@ def _counters(published: Published, labels: Labeller) -> Iterator[Metric]:
     )
     yield from metric(catalogue.GPU_CLOCK_EVENT_SECONDS_TOTAL, _split(devices, _totals(ledger.clock_event_seconds), "reason"))
     yield from metric(catalogue.GPU_ECC_ERRORS_TOTAL, _split(devices, _totals(ledger.ecc_errors), "type"))
-    yield from metric(catalogue.GPU_EXPORTER_DEVICE_ERRORS_TOTAL, _split(devices, ledger.device_errors, "reason"))
+    nameless = (
+        ({"node": labels.node, "gpu": str(index), "reason": reason}, count)
+        for (index, reason), count in sorted(ledger.unidentified_errors.items())
+    )
+    errors = _split(devices, ledger.device_errors, "reason")
+    yield from metric(catalogue.GPU_EXPORTER_DEVICE_ERRORS_TOTAL, (*errors, *nameless))
 
 
 def _split(

@@ -32,7 +32,7 @@ def container_families(published: Published, labels: Labeller) -> Iterator[Metri
     yield from info(catalogue.GPU_CONTAINER_ALLOCATION_INFO, _allocations(holders))
     for family, reading in _USED:
         yield from metric(family, summed((each, reading(row)) for each, row in rows))
-    yield from info(catalogue.GPU_CONTAINER_UNALLOCATED_USE, (each for each, row in rows if not row.holds))
+    yield from info(catalogue.GPU_CONTAINER_UNALLOCATED_USE, (each for each, row in rows if row.uses_unheld))
 
 
 def pod_families(published: Published, labels: Labeller) -> Iterator[Metric]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
 from exporter.model.device import Device, MigInstance
+from exporter.model.holding import Holding
 from exporter.model.ids import ContainerKey, DeviceUuid, MigKey, PodUid
 from exporter.model.policy import WorkloadClass
 
@@ -132,8 +133,10 @@ class ContainerRow:
     owner: Ownership
     allocations: tuple[Allocation, ...] = ()
     """Empty: it uses a device that it does not hold."""
-    share_ratio: float = 0.0
-    """Part of the physical GPU that it holds, 0 to 1; 0 where it holds nothing."""
+    share_ratio: float | None = 0.0
+    """Part of the physical GPU that it holds, 0 to 1; 0 where it holds nothing; None: the size of its instance is unknown."""
+    uses_unheld: bool = False
+    """True if it is certain that it was not given the device that it uses; False also where nobody can say."""
     utilization_ratio: float | None = None
     """Part of the device it runs on (GPU or MIG instance) that it kept busy, 0 to 1; None: unknown."""
     memory_used_bytes: int | None = None
@@ -213,6 +216,22 @@ class Conflict:
     """One sentence for people, names in it sorted."""
 
 
+PlaceKey = tuple[DeviceUuid, MigKey | None]
+"""A whole GPU, or a MIG instance on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """What one join hands to the next: what the kubelet said before, and may be unable to say now."""
+
+    advertised: Mapping[PlaceKey, int] = field(default_factory=dict)
+    """Replicas of each place when they were last advertised."""
+    highest: Mapping[PlaceKey, int] = field(default_factory=dict)
+    """Highest replica number ever seen, + 1."""
+    listed: Mapping[Holding, float] = field(default_factory=dict)
+    """When the kubelet last named each holding, in monotonic seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attribution:
     """The join of one snapshot; every tuple is sorted, so that the same node gives the same rows."""
@@ -227,3 +246,4 @@ class Attribution:
     """Device-plugin units by GPU resource that the kubelet can give out."""
     allocated: Mapping[str, int] = field(default_factory=dict)
     """Device-plugin units by GPU resource that pods hold."""
+    recollection: Recollection = field(default_factory=Recollection)

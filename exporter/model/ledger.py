@@ -34,6 +34,8 @@ class Ledger:
     """By (device, reason)."""
     device_errors: Mapping[tuple[DeviceUuid, str], int] = field(default_factory=dict)
     """Cycles in which a device did not answer, by (device, reason)."""
+    unidentified_errors: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    """The same of devices that never told their UUID, by (index, reason)."""
     source_errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Failed reads by (source, reason)."""
     source_last_success_timestamp_seconds: Mapping[str, float] = field(default_factory=dict)

@@ -298,6 +298,7 @@ def a_busy_node(*, simulated: bool = False) -> Published:
             "debug",
             owner=unowned,
             allocations=(),
+            uses_unheld=True,
             share_ratio=0.0,
             utilization_ratio=0.12,
             memory_used_bytes=6 * GIB,

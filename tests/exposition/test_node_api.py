@@ -27,7 +27,8 @@ MEASUREMENTS = {
 }  # fmt: skip
 CONTAINER = {
     "namespace", "pod", "pod_uid", "container", "mig_uuid", "workload_type", "workload", "workload_class", "team",
-    "cost_center", "extra_labels", "holds", "allocations", "share_ratio", "utilization_ratio", "memory_used_bytes", "processes",
+    "cost_center", "extra_labels", "holds",
+    "uses_unheld", "allocations", "share_ratio", "utilization_ratio", "memory_used_bytes", "processes",
     "state", "state_evidence",
 }  # fmt: skip
 MIG = {

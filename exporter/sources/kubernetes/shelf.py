@@ -9,7 +9,7 @@ from exporter.model.reading import MissingReason
 from exporter.model.workload import Lookup, LookupFailure, ObjectMeta
 from exporter.sources.kubernetes.failures import DEFINITIVE
 
-REFUSED_SECONDS = 300.0
+REFUSED_SECONDS = 60.0
 FAILED_SECONDS = 10.0
 """How long definitive failures and other ones count before the next attempt."""
 _MOST = 4096
@@ -23,7 +23,7 @@ class Shelf:
     """
 
     def __init__(self, *, ttl_seconds: float, max_stale_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """An answer is asked for again after `ttl_seconds`, a definitive failure after 5 minutes, another one after 10 s."""
+        """An answer is asked for again after `ttl_seconds`, a definitive failure after a minute, another one after 10 s."""
         self._ttl_seconds = ttl_seconds
         self._max_stale_seconds = max_stale_seconds
         self._clock = clock

@@ -54,8 +54,8 @@ async def test_node_is_asked_for_once_in_five_minutes(api: ApiServer, node: Node
 @pytest.mark.parametrize(
     ("status", "expected", "retry_seconds"),
     [
-        (403, MissingReason.FORBIDDEN, 300.0),
-        (404, MissingReason.NOT_FOUND, 300.0),
+        (403, MissingReason.FORBIDDEN, 60.0),
+        (404, MissingReason.NOT_FOUND, 60.0),
         (500, MissingReason.SERVER_ERROR, 10.0),
         (429, MissingReason.RATE_LIMITED, 10.0),
     ],

@@ -66,14 +66,18 @@ def test_row_with_these_readings_gets_this_state(
 
 def test_user_without_a_holding_is_never_idle() -> None:
     """Only what is held can be idle."""
-    judged = _judged(replace(HOLDER, allocations=())).containers[0]
-    assert judged.state is State.UNKNOWN
-    assert "does not hold" in judged.state_evidence
+    judged = _judged(
+        replace(HOLDER, allocations=(), uses_unheld=True), replace(HOLDER, allocations=(), device=DeviceUuid("GPU-1"))
+    ).containers
+    assert [row.state for row in judged] == [State.UNKNOWN, State.UNKNOWN]
+    assert "does not hold" in judged[0].state_evidence
+    assert "does not hold" not in judged[1].state_evidence
 
 
 def test_pod_with_one_idle_of_two_devices_counts_one() -> None:
     """Two of eight idle is visible: idle devices are counted, not pods."""
-    busy = replace(HOLDER, device=DeviceUuid("GPU-1"), utilization_ratio=0.8)
+    other = Allocation("nvidia.com/gpu", HoldingSource.POD_RESOURCES, "GPU-1")
+    busy = replace(HOLDER, device=DeviceUuid("GPU-1"), utilization_ratio=0.8, allocations=(other,))
     assert _judged(HOLDER, busy, pod=replace(POD, assigned=2)).pods[0].idle == 1
 
 
@@ -93,3 +97,9 @@ def test_pod_that_holds_nothing_has_zero_idle_devices() -> None:
     """Nothing held, nothing idle; where holdings are unknown there is no count at all."""
     assert _judged(pod=replace(POD, assigned=0)).pods[0].idle == 0
     assert _judged(pod=replace(POD, assigned=None)).pods[0].idle is None
+
+
+def test_pod_whose_units_are_not_all_resolved_has_no_idle_count() -> None:
+    """Two assigned and one of them laid on a device: of the other one nothing is known."""
+    assert _judged(HOLDER, pod=replace(POD, assigned=2)).pods[0].idle is None
+    assert _judged(pod=replace(POD, assigned=1)).pods[0].idle is None

@@ -201,9 +201,11 @@ def test_shares_never_exceed_the_gpu(snapshot: Snapshot) -> None:
     attribution = _join(snapshot)
     sums: dict[str, float] = defaultdict(float)
     for row in attribution.containers:
-        assert 0 <= row.share_ratio <= 1
+        share = 0.0 if row.share_ratio is None else row.share_ratio
+        assert 0 <= share <= 1
         assert row.holds or row.share_ratio == 0
-        sums[row.device] += row.share_ratio
+        assert not (row.holds and row.uses_unheld)
+        sums[row.device] += share
     assert all(total <= 1 + 1e-9 for total in sums.values())
     for device in attribution.devices:
         assert device.allocated_ratio is None or abs(device.allocated_ratio - sums[device.device.uuid]) < 1e-9

@@ -57,10 +57,15 @@ def _node(*holdings: Holding, **changes: Any) -> Attribution:
     return _attribute(a_snapshot(**({"devices": TWO, "pods": pods, "holdings": holdings} | changes)))
 
 
-def _held(attribution: Attribution) -> list[tuple[str, str, str | None, float]]:
+def _held(attribution: Attribution) -> list[tuple[str, str, str | None, float | None]]:
     """(pod, device, MIG device, share) of every holder."""
     return [
-        (row.container.pod, row.device, None if row.mig is None else row.mig.uuid, round(row.share_ratio, 4))
+        (
+            row.container.pod,
+            row.device,
+            None if row.mig is None else row.mig.uuid,
+            None if row.share_ratio is None else round(row.share_ratio, 4),
+        )
         for row in attribution.containers
         if row.holds
     ]
@@ -250,7 +255,7 @@ def test_shares_and_what_is_free_sum_to_the_devices() -> None:
     """Four quarters and one free GPU are two GPUs (SHARE-12)."""
     attribution = _node(*FOUR)
     free = sum(1 - row.allocated_ratio for row in attribution.devices if row.allocated_ratio is not None)
-    assert sum(row.share_ratio for row in attribution.containers) + free == 2
+    assert sum(row.share_ratio or 0.0 for row in attribution.containers) + free == 2
 
 
 def test_two_slices_of_seven_are_two_sevenths() -> None:
@@ -400,7 +405,7 @@ def test_instance_of_unknown_size_makes_the_sum_unknown() -> None:
     """The holder is known, how much it holds is not."""
     device = a_mig_device(migs=(a_mig(slices=None, profile=""),))
     attribution = _node(a_holding(device_id=mig_uuid(1)), devices=(device,))
-    assert _held(attribution) == [("train-0", G0, mig_uuid(1), 0.0)]
+    assert _held(attribution) == [("train-0", G0, mig_uuid(1), None)]
     assert _allocated(attribution) == [None]
     assert attribution.devices[0].mig_share_ratios == {}
 

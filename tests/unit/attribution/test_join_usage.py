@@ -194,7 +194,7 @@ def test_sandbox_outside_the_pod_leaves_the_allocation_and_no_invented_use() -> 
     task = a_task(name="qemu-system-x86", cgroup=f"0::/kata_overhead/{'f' * 64}")
     attribution = _attribute(b0(pods=(a_pod(name="vm-0"),), holdings=(a_holding(pod="vm-0"),), tasks=(task,)))
     row = _row(attribution, "vm-0")
-    assert (row.share_ratio, row.memory_used_bytes) == (1.0, 0)
+    assert (row.share_ratio, row.memory_used_bytes, row.processes, row.utilization_ratio) == (1.0, None, None, None)
     assert _rest(attribution) == {R.NOT_IN_POD: 20 * GIB}
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from exporter.attribution.holders import Held, find_holders
 from exporter.attribution.pods import PodIndex
-from exporter.attribution.replicas import advertised_replicas, count_replicas
+from exporter.attribution.replicas import advertised_replicas, count_replicas, recollect
 from exporter.attribution.shares import Shares, divide
-from exporter.model.attribution import ConflictKind
+from exporter.model.attribution import ConflictKind, Recollection
 from exporter.model.device import Device, NvmlState
 from exporter.model.holding import Holding
 from tests.builders import G0, a_device, a_holding, a_mig, a_mig_device, mig_uuid, some_holdings
@@ -24,11 +24,13 @@ def _shares(
     *holdings: Holding,
     allocatable: dict[str, list[str]] | None = None,
     labels: dict[str, str] | None = None,
+    before: Recollection | None = None,
 ) -> Shares:
     nvml = NvmlState("575", tuple(devices))
     held = _held(devices, *holdings)
     advertised = advertised_replicas(some_holdings(*holdings, allocatable=allocatable), nvml)
-    return divide(held, count_replicas(held, advertised, labels or {}))
+    known = recollect(held, advertised, before or Recollection())
+    return divide(held, count_replicas(held, known, labels or {}))
 
 
 def _by_pod(shares: Shares) -> dict[str, Fraction]:
@@ -64,7 +66,7 @@ def test_mig_instance_of_unknown_size_has_no_share_and_says_so(slices: int | Non
     device = a_mig_device(migs=(a_mig(slices=slices, profile=""),), mig_slices=mig_slices)
     shares = _shares([device], a_holding(device_id=mig_uuid(1)))
     assert _by_pod(shares) == {"train-0": 0}
-    assert shares.unknown == {G0}
+    assert {uuid for uuid, _ in shares.unknown} == {G0}
 
 
 def test_replicas_are_counted_over_what_is_advertised() -> None:
@@ -83,6 +85,42 @@ def test_label_counts_the_replicas_where_the_plugin_is_down() -> None:
         labels={"nvidia.com/gpu.replicas": "10"},
     )
     assert _by_pod(shares) == {"train-0": Fraction(1, 10)}
+
+
+def test_last_good_count_stands_while_the_plugin_is_down() -> None:
+    """What was advertised before beats the node's label and the numbers held: a restart of the plugin changes no share."""
+    before = Recollection(advertised={(G0, None): 10}, highest={(G0, None): 2})
+    shares = _shares(
+        [a_device()],
+        a_holding(device_id=f"{G0}::1"),
+        allocatable={},
+        labels={"nvidia.com/gpu.replicas": "8"},
+        before=before,
+    )
+    assert _by_pod(shares) == {"train-0": Fraction(1, 10)}
+
+
+def test_new_count_replaces_the_last_good_one() -> None:
+    """A plugin that now advertises four replicas means four."""
+    before = Recollection(advertised={(G0, None): 10})
+    allocatable = {"nvidia.com/gpu": [f"{G0}::{number}" for number in range(4)]}
+    assert _by_pod(_shares([a_device()], a_holding(device_id=f"{G0}::1"), allocatable=allocatable, before=before)) == {
+        "train-0": Fraction(1, 4)
+    }
+
+
+def test_place_that_is_given_out_undivided_now_forgets_its_replicas() -> None:
+    """Sharing was switched off: the next holder has all of it."""
+    nvml = NvmlState("575", (a_device(),))
+    advertised = advertised_replicas(some_holdings(allocatable={"nvidia.com/gpu": [G0]}), nvml)
+    before = Recollection(advertised={(G0, None): 10}, highest={(G0, None): 7})
+    assert recollect((), advertised, before) == Recollection()
+
+
+def test_highest_number_ever_seen_counts_where_nothing_else_does() -> None:
+    """A neighbour with a higher number that has gone was there: 1/8, not 1/3."""
+    before = Recollection(highest={(G0, None): 8})
+    assert _by_pod(_shares([a_device()], a_holding(device_id=f"{G0}::2"), before=before)) == {"train-0": Fraction(1, 8)}
 
 
 @pytest.mark.parametrize("label", ["", "1", "0", "-4", "many", "²", "9" * 5000])
