@@ -492,9 +492,9 @@ GPU_EXPORTER_UNRESOLVED_PIDS = _family(
     FamilyType.GAUGE,
     ("reason",),
     Group.EXPORTER,
-    "Processes on GPUs that could not be laid on a pod, by reason.",
+    "Processes on GPUs that may be a pod's and could not be laid on one, by reason; a process of the host is no gap.",
     "while there is none for the reason",
-    {"reason": UnattributedReason},
+    {"reason": (UnattributedReason.DEAD_PROCESS, UnattributedReason.UNRESOLVED_PID, UnattributedReason.NOT_IN_POD)},
 )
 GPU_EXPORTER_UNRESOLVED_ALLOCATION_INFO = _family(
     "gpu_exporter_unresolved_allocation_info",

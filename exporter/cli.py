@@ -8,6 +8,8 @@ from exporter.commands import check_config, demo, serve
 from exporter.config.loading import ConfigError
 from exporter.version import __version__
 
+INTERRUPTED = 130
+"""Ctrl-C before there was anything to end: what shells expect."""
 COMMANDS = ("serve", "demo", "check-config")
 
 
@@ -19,6 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         sys.stderr.write(f"gpu-ownership-exporter: {error}\n")
         return 2
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _with_command(argv: list[str]) -> list[str]:

@@ -89,8 +89,9 @@ def _shown(world: World) -> PodMarks:
 
 
 @contextlib.asynccontextmanager
-async def a_line(folder: Path, world: World, *, settle: bool = True, max_age_seconds: float = 60.0) -> AsyncIterator[Line]:
-    """Start a simulated node that shows `world`, and the real sources on it."""
+async def a_line(folder: Path, world: World, *, node_name: str = "", max_age_seconds: float = 60.0) -> AsyncIterator[Line]:
+    """Start a simulated node that shows `world`, and the real sources on it; `node_name` is what they take it for."""
+    name = node_name or world.node
     node = SimulatedNode(folder, world, library=_library())
     await node.start()
     os.environ.update(environment(node.state))
@@ -98,7 +99,7 @@ async def a_line(folder: Path, world: World, *, settle: bool = True, max_age_sec
     policy = ownership_policy(config)
     keys = annotations_wanted(policy)
     connection = Connection(api_server=node.api_url)
-    pods = Pods(connection, node=world.node, annotation_keys=keys, watch_timeout_seconds=60.0)
+    pods = Pods(connection, node=name, annotation_keys=keys, watch_timeout_seconds=60.0)
     nvml = Nvml(library=str(node.library), deadline_seconds=2.0)
     procfs = ProcFs(node.proc, deadline_seconds=2.0)
     pod_resources = PodResources(socket=node.socket, interval_seconds=0.0, deadline_seconds=2.0, max_message_bytes=64 << 20)
@@ -106,16 +107,16 @@ async def a_line(folder: Path, world: World, *, settle: bool = True, max_age_sec
         nvml=nvml,
         pod_resources=pod_resources,
         pods=pods,
-        node=Node(connection, node=world.node),
+        node=Node(connection, node=name),
         procfs=procfs,
         owners=Owners(connection, annotation_keys=keys),
         namespaces=Namespaces(connection, annotation_keys=keys),
     )
-    settings = Settings(node=world.node, build=BUILD, policy=policy, max_age_seconds=max_age_seconds)
+    settings = Settings(node=name, build=BUILD, policy=policy, max_age_seconds=max_age_seconds)
     line = Line(node, sources, settings, beginning(settings))
     following = asyncio.create_task(pods.run())
     try:
-        if settle:
+        if not node_name:
             await line.settled()
         yield line
     finally:

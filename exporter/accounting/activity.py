@@ -49,13 +49,18 @@ def _counted(processes: int) -> str:
 
 
 def _idle_devices(pod: PodRow, containers: Iterable[ContainerRow]) -> int | None:
-    """Devices of the pod on which every container that holds them is idle; None if that cannot be said of one of them."""
+    """Devices that the pod holds and none of its containers works on; None if that cannot be said of one of them."""
+    own = [row for row in containers if _is_of(row, pod.uid, pod.namespace, pod.pod)]
     states: dict[object, set[State]] = {}
     units: set[tuple[str, str]] = set()
-    for row in containers:
-        if row.holds and _is_of(row, pod.uid, pod.namespace, pod.pod):
+    for row in own:
+        if row.holds:
             states.setdefault((row.device, row.mig and row.mig.key), set()).add(row.state)
             units.update((allocation.resource, allocation.device_id) for allocation in row.allocations)
+    for row in own:
+        place = (row.device, row.mig and row.mig.key)
+        if not row.holds and place in states and row.utilization_ratio != 0:
+            states[place].add(State.UNKNOWN if row.utilization_ratio is None else State.ACTIVE)
     active = [found for found in states.values() if State.ACTIVE in found]
     rest = [found for found in states.values() if State.ACTIVE not in found]
     if pod.assigned is None or len(units) < pod.assigned or any(State.UNKNOWN in found for found in rest):

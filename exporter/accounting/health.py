@@ -19,8 +19,7 @@ def _each(snapshot: Snapshot) -> Iterator[tuple[str, SourceHealth]]:
     for name, observed in observations(snapshot).items():
         if not (observed.missing and observed.missing.reason is MissingReason.DISABLED):
             yield name, _degraded(snapshot, name) or _of(observed, snapshot.taken_at)
-    if snapshot.nvml.value is not None:
-        yield "processes", _of_process_lists(snapshot)
+    yield "processes", _of_process_lists(snapshot) if snapshot.nvml.value is not None else _of(snapshot.nvml, snapshot.taken_at)
 
 
 def observations(snapshot: Snapshot) -> dict[str, Observed[Any]]:

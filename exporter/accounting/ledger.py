@@ -9,6 +9,9 @@ from exporter.model.ids import DeviceUuid
 from exporter.model.ledger import Histogram, Ledger, MonotoneCounter
 from exporter.model.snapshot import Snapshot
 
+NEW_BEGINNING_BELOW = 0.5
+"""A counter that falls to less than this part of its last reading has begun anew."""
+
 Key = TypeVar("Key", bound=Hashable)
 
 DURATION_BOUNDS_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -37,7 +40,7 @@ def account(ledger: Ledger, previous: Snapshot, snapshot: Snapshot, health: Heal
             **dict(_successes(snapshot, health)),
         },
         source_durations=_observe_all(ledger.source_durations, _durations(snapshot)),
-        rejected_readings=_count(ledger.rejected_readings, _rejected(devices)),
+        rejected_readings=_count(ledger.rejected_readings, (*_rejected(devices), *_all_fallen(ledger, devices))),
         cycle_duration=observe(ledger.cycle_duration, cycle_seconds),
     )
 
@@ -69,6 +72,13 @@ def _unidentified_errors(snapshot: Snapshot) -> Iterator[tuple[int, str]]:
     return ((index, str(trouble)) for index, trouble in (state.unidentified_devices if state else ()))
 
 
+def _all_fallen(ledger: Ledger, devices: Iterable[Device]) -> Iterator[tuple[str, str]]:
+    devices = tuple(devices)
+    yield from _fallen("energy", ledger.energy_joules, _energies(devices))
+    yield from _fallen("ecc_errors", ledger.ecc_errors, _ecc_errors(devices))
+    yield from _fallen("clock_event", ledger.clock_event_seconds, _clock_events(devices))
+
+
 def _rejected(devices: Iterable[Device]) -> Iterator[tuple[str, str]]:
     return ((rejected.reading, rejected.reason) for device in devices for rejected in device.rejected)
 
@@ -78,7 +88,8 @@ def _source_errors(previous: Snapshot, snapshot: Snapshot, health: Health) -> It
     for name, state in health.items():
         if state.up:
             continue
-        observed, earlier = now.get(name), before.get(name)
+        source = "nvml" if name == "processes" else name
+        observed, earlier = now.get(source), before.get(source)
         repeated = (
             observed is not None
             and earlier is not None
@@ -106,13 +117,29 @@ def _durations(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
 
 
 def _advance(counters: Mapping[Key, MonotoneCounter], readings: Iterable[tuple[Key, float]]) -> dict[Key, MonotoneCounter]:
-    """Follow counters that their keeper may reset: a reading below the last one starts again from 0."""
+    """Follow counters that their keeper may reset; what is neither growth nor a new beginning is passed over."""
     advanced = dict(counters)
     for key, reading in readings:
         before = counters.get(key, MonotoneCounter(last_reading=0.0, total=0.0))
-        grown = reading - before.last_reading if reading >= before.last_reading else reading
-        advanced[key] = MonotoneCounter(last_reading=reading, total=before.total + grown)
+        if reading >= before.last_reading:
+            advanced[key] = MonotoneCounter(reading, before.total + (reading - before.last_reading))
+        elif _is_new_beginning(before, reading):
+            advanced[key] = MonotoneCounter(reading, before.total + reading)
     return advanced
+
+
+def _is_new_beginning(before: MonotoneCounter, reading: float) -> bool:
+    """A driver that was loaded anew counts from 0; one that takes back a little has misread."""
+    return reading <= before.last_reading * NEW_BEGINNING_BELOW
+
+
+def _fallen(
+    name: str, counters: Mapping[Key, MonotoneCounter], readings: Iterable[tuple[Key, float]]
+) -> Iterator[tuple[str, str]]:
+    for key, reading in readings:
+        before = counters.get(key)
+        if before is not None and reading < before.last_reading and not _is_new_beginning(before, reading):
+            yield name, "fell"
 
 
 def _count(counts: Mapping[Key, int], events: Iterable[Key]) -> dict[Key, int]:

@@ -82,12 +82,12 @@ def find_workload(pod: Pod, lookups: Lookups) -> Workload:
     if reference is None:
         return Workload("barepod", pod.name)
     for _ in range(MAX_HOPS):
-        found = lookups.owner(reference.uid)
+        found = lookups.owner(pod.namespace, reference)
         above = None if isinstance(found, LookupFailure) else controller(found.owners)
         if above is None or above.kind == "Node":
             return _top(pod, reference, found)
         reference = above
-    return _top(pod, reference, lookups.owner(reference.uid))
+    return _top(pod, reference, lookups.owner(pod.namespace, reference))
 
 
 def _top(pod: Pod, reference: OwnerReference, found: Lookup) -> Workload:

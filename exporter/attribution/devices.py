@@ -65,6 +65,15 @@ def sharing_of(device: Device, allocations: Allocations, node_labels: Mapping[st
     return Sharing.MPS if by_process else Sharing.UNKNOWN
 
 
+def may_be_served(device: Device, allocations: Allocations, node_labels: Mapping[str, str]) -> bool:
+    """True if an MPS server may work for others on this device: only where it is, or may be, shared by MPS.
+
+    Anybody can call a process like the server. On a device that is held whole such a process is its own pod's.
+    """
+    sharing = sharing_of(device, allocations, node_labels, mps_server=False)
+    return sharing in {Sharing.MPS, Sharing.UNKNOWN} or device.uuid in allocations.possible
+
+
 def _in_replicas(device: Device, allocations: Allocations) -> bool:
     """True if an id of the device names a replica, or if several are there to be given out."""
     by_id = any(one.replica is not None for one in allocations.held if one.key[0] == device.uuid)

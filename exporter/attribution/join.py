@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from exporter.attribution.conflicts import running_elsewhere
 from exporter.attribution.containers import DeviceUse, container_rows, row_order
-from exporter.attribution.devices import Allocations, device_row, sharing_of
+from exporter.attribution.devices import Allocations, device_row, may_be_served, sharing_of
 from exporter.attribution.holders import Holders, count_units, find_holders, gpu_holdings
 from exporter.attribution.memory import split_memory
 from exporter.attribution.owners import owners_of_pods
@@ -17,7 +17,7 @@ from exporter.attribution.replicas import advertised_replicas, count_replicas, g
 from exporter.attribution.restart import prolong
 from exporter.attribution.shares import divide
 from exporter.attribution.utilization import split_utilization
-from exporter.attribution.wanted import gpu_pods, gpu_resources, pids_wanted
+from exporter.attribution.wanted import asks_for_gpu, gpu_pods, gpu_resources, pids_wanted
 from exporter.model.attribution import (
     Attribution,
     Conflict,
@@ -34,6 +34,7 @@ from exporter.model.device import Device
 from exporter.model.holding import Holding, Holdings
 from exporter.model.ids import ContainerKey
 from exporter.model.policy import OwnershipPolicy
+from exporter.model.reading import MissingReason
 from exporter.model.snapshot import Snapshot
 
 UNRESOLVED_PIDS = frozenset(
@@ -55,7 +56,7 @@ def attribute(
     """
     before = before or Recollection()
     nvml = snapshot.nvml.value
-    pods = index_pods(snapshot.pods.value, fresh=snapshot.pods.missing is None)
+    pods = index_pods(snapshot.pods.value, fresh=snapshot.pods.missing is None and not _node_is_unknown(snapshot))
     whose = whose_processes(pids_wanted(nvml), snapshot.procfs.value, pods)
     recent = {holding: at for holding, at in before.listed.items() if snapshot.taken_at - at <= max_age_seconds}
     holdings = prolong(snapshot.pod_resources.value, recent, nvml, pods, whose)
@@ -65,10 +66,11 @@ def attribute(
     uses = _uses(snapshot, whose, allocations)
     devices = [device_row(use.presence.device, allocations, sharing, use.memory.unattributed) for use, sharing in uses]
     owner_of = owners_of_pods(snapshot, pods, policy)
+    rows = _rows(uses, devices, allocations, owner_of)
     return Attribution(
         devices=tuple(devices),
-        containers=_rows(uses, devices, allocations, owner_of),
-        pods=_pod_rows(snapshot, holders, owner_of),
+        containers=rows,
+        pods=_pod_rows(snapshot, holders, rows, owner_of),
         unresolved_allocations=tuple(allocation for _, allocation in holders.unresolved),
         unresolved_pids=_unresolved_pids(use for use, _ in uses),
         conflicts=_conflicts(uses, holders, allocations),
@@ -130,25 +132,33 @@ def _uses(snapshot: Snapshot, whose: Mapping[int, Whose], allocations: Allocatio
 def _use(device: Device, snapshot: Snapshot, whose: Mapping[int, Whose], allocations: Allocations) -> tuple[DeviceUse, Sharing]:
     table = snapshot.procfs.value
     held = tuple(one for one in allocations.held if one.key[0] == device.uuid)
+    labels = _node_labels(snapshot)
+    served_here = may_be_served(device, allocations, labels)
     presence = who_is_here(
         device,
         held,
         whose,
-        lambda pid: is_mps_server(pid, table),
+        lambda pid: served_here and is_mps_server(pid, table),
         processes_known=processes_known(table),
     )
     served = UnattributedReason.MPS_SERVER in presence.whose.values()
-    sharing = sharing_of(device, allocations, _node_labels(snapshot), mps_server=served)
+    sharing = sharing_of(device, allocations, labels, mps_server=served)
     utilization = split_utilization(presence, mps=sharing is Sharing.MPS)
     return DeviceUse(presence, held, split_memory(presence), utilization), sharing
 
 
-def _pod_rows(snapshot: Snapshot, holders: Holders, owner_of: Callable[[ContainerKey], Ownership]) -> tuple[PodRow, ...]:
+def _pod_rows(
+    snapshot: Snapshot, holders: Holders, rows: Iterable[ContainerRow], owner_of: Callable[[ContainerKey], Ownership]
+) -> tuple[PodRow, ...]:
+    """Pods that ask for, hold or use a GPU; one that only serves others (MPS) does none of these."""
     nvml, holdings = snapshot.nvml.value, snapshot.pod_resources.value
+    resources = gpu_resources(holdings, nvml)
+    present = {row.container.pod_uid for row in rows} | {container.pod_uid for container in holders.containers}
+    concerned = gpu_pods(nvml, holdings, snapshot.pods.value, snapshot.procfs.value)
     return pod_rows(
-        gpu_pods(nvml, holdings, snapshot.pods.value, snapshot.procfs.value),
+        (pod for pod in concerned if pod.uid in present or asks_for_gpu(pod, resources)),
         holders,
-        gpu_resources(holdings, nvml),
+        resources,
         owner_of,
         holdings_known=holdings is not None,
     )
@@ -171,6 +181,12 @@ def _allocatable(snapshot: Snapshot) -> dict[str, int]:
     return count_units(
         (resource, device_id) for resource, device_ids in listed.items() for device_id in gpu_ids(resource, device_ids, nvml)
     )
+
+
+def _node_is_unknown(snapshot: Snapshot) -> bool:
+    """True if the API knows no node of our name: then its list of the pods on that node says nothing about this one."""
+    missing = snapshot.node_meta.missing
+    return missing is not None and missing.reason is MissingReason.NOT_FOUND
 
 
 def _node_labels(snapshot: Snapshot) -> Mapping[str, str]:

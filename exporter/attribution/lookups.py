@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from exporter.model.reading import MissingReason, Observed
-from exporter.model.workload import Lookup, LookupFailure, NamespaceTable, OwnerTable
+from exporter.model.workload import Lookup, LookupFailure, NamespaceTable, ObjectMeta, OwnerReference, OwnerTable
 
 # Asking again soon will not help: metadata is complete without the answer.
 _DEFINITIVE = frozenset(
@@ -21,15 +21,25 @@ class Lookups:
     owners: Observed[OwnerTable]
     namespaces: Observed[NamespaceTable]
 
-    def owner(self, uid: str) -> Lookup:
-        """The owner object with this UID."""
+    def owner(self, namespace: str, reference: OwnerReference) -> Lookup:
+        """The object that a reference in this namespace means.
+
+        Anybody can write another object's UID: what was found counts only if kind, name and namespace are the reference's.
+        """
         table = self.owners.value
-        return _look_up({} if table is None else table.objects, uid, self.owners)
+        found = _look_up({} if table is None else table.objects, reference.uid, self.owners)
+        if isinstance(found, ObjectMeta) and not _is_meant(found, namespace, reference):
+            return LookupFailure(MissingReason.NOT_FOUND, definitive=True)
+        return found
 
     def namespace(self, name: str) -> Lookup:
         """The namespace with this name."""
         table = self.namespaces.value
         return _look_up({} if table is None else table.namespaces, name, self.namespaces)
+
+
+def _is_meant(found: ObjectMeta, namespace: str, reference: OwnerReference) -> bool:
+    return (found.kind, found.name, found.namespace) == (reference.kind, reference.name, namespace)
 
 
 def pending(lookup: Lookup) -> bool:

@@ -48,8 +48,8 @@ def resolve_ownership(pod: Pod | None, lookups: Lookups, policy: OwnershipPolicy
     team, team_source = _value(policy.team, metadata, policy, queue=True)
     cost_center, cost_center_source = _value(policy.cost_center, metadata, policy, queue=True)
     return Ownership(
-        workload_type=workload.type,
-        workload=workload.name,
+        workload_type=_cut(workload.type, policy) or "unknown",
+        workload=_cut(workload.name, policy) or "unknown",
         workload_class=_workload_class(pod, workload, metadata, policy),
         team=team,
         cost_center=cost_center,

@@ -69,11 +69,15 @@ def pod_order(pod: Pod) -> tuple[str, str, str]:
 def _aliases(pods: Iterable[Pod]) -> dict[str, Pod]:
     """Pods by the further UIDs that their annotations claim.
 
-    Anybody can write such an annotation. So a claim never beats the pod whose UID it is, that of a static pod beats
-    others, and of equals the older one stands.
+    Anybody can write such an annotation. So a claim never beats the pod whose UID it is, and that of a static pod beats
+    others; between equals nobody can say whose it is, and it is nobody's.
     """
-    trusted_last = sorted(pods, key=lambda pod: (pod.is_mirror, -(pod.start_timestamp_seconds or 0.0), pod.uid))
-    return {_folded(uid): pod for pod in trusted_last for uid in pod.cgroup_uids}
+    claims: dict[str, list[Pod]] = {}
+    for pod in pods:
+        for uid in set(map(_folded, pod.cgroup_uids)):
+            claims.setdefault(uid, []).append(pod)
+    trusted = {uid: [pod for pod in claiming if pod.is_mirror] or claiming for uid, claiming in claims.items()}
+    return {uid: claiming[0] for uid, claiming in trusted.items() if len(claiming) == 1}
 
 
 def _standing(pod: Pod) -> tuple[bool, float, str]:

@@ -52,13 +52,16 @@ def _whose(pid: int, table: ProcessTable, pods: PodIndex) -> Whose:
 
 
 def _in_place(place: CgroupPlace, pods: PodIndex) -> ContainerKey | None:
-    """The outermost pod of the path that this node knows; without one in the path, the pod of its container."""
+    """The outermost pod of the path; without one in the path, the pod of its container.
+
+    Never one further in, also while the outermost is not known: a container can make child cgroups called like any pod.
+    """
     if place.ambiguous:
         return None
-    for candidate in place.pods:
-        pod = pods.in_cgroup(candidate)
-        if pod is not None:
-            return _container_of(pod, candidate.container_id)
+    if place.pods:
+        outermost = place.pods[0]
+        pod = pods.in_cgroup(outermost)
+        return None if pod is None else _container_of(pod, outermost.container_id)
     pod = pods.by_container.get(place.container_id) if place.container_id else None
     return None if pod is None else _container_of(pod, place.container_id)
 

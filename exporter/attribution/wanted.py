@@ -6,7 +6,7 @@ from exporter.attribution.controllers import controller, is_static
 from exporter.attribution.holders import find_holders, gpu_holdings
 from exporter.attribution.ownership import QUEUE_ANNOTATIONS
 from exporter.attribution.pods import PodIndex, index_pods, unique_pods
-from exporter.attribution.processes import is_mps_server, whose_processes
+from exporter.attribution.processes import whose_processes
 from exporter.attribution.resources import is_gpu_resource
 from exporter.model.attribution import UnattributedReason
 from exporter.model.device import NvmlState
@@ -86,8 +86,4 @@ def _requested(container: Container, names: frozenset[str]) -> int:
 
 def _using(nvml: NvmlState | None, index: PodIndex, processes: ProcessTable | None) -> set[PodUid]:
     whose = whose_processes(pids_wanted(nvml), processes, index)
-    return {
-        owner.pod_uid
-        for pid, owner in whose.items()
-        if not isinstance(owner, UnattributedReason) and not is_mps_server(pid, processes)
-    }
+    return {owner.pod_uid for owner in whose.values() if not isinstance(owner, UnattributedReason)}

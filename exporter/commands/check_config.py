@@ -17,5 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the effective configuration as YAML."""
     arguments.config = arguments.config or arguments.file
-    sys.stdout.write(dump_config(config_from(arguments)))
+    effective = dump_config(config_from(arguments))
+    try:
+        sys.stdout.write(effective)
+        sys.stdout.flush()
+    except OSError as error:
+        sys.stderr.write(f"gpu-ownership-exporter: the output cannot be written: {error.strerror}\n")
+        return 1
     return 0

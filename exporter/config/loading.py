@@ -12,8 +12,10 @@ from pydantic import BaseModel, ValidationError
 from exporter.config.schema import Config
 
 PREFIX = "GPU_OWNERSHIP_"
-NOT_SETTINGS = re.compile(r"GPU_OWNERSHIP_(EXPORTER_|SIMULATED_)")
-"""Variables that Kubernetes makes up for a Service called gpu-ownership-exporter, and the simulator's own."""
+NOT_SETTINGS = re.compile(r"GPU_OWNERSHIP_(?:EXPORTER_|SIMULATED_|SERVICE_HOST$|SERVICE_PORT(?:_|$)|PORT(?:_|$))")
+"""Variables that Kubernetes makes up for Services called gpu-ownership-exporter or gpu-ownership, and the simulator's own."""
+FLAGS = {"listen": "--listen", "node_name": "--node-name", "interval": "--interval"}
+"""Settings that have a flag of their own."""
 MAX_FILE_BYTES = 1 << 20
 
 Place = tuple[str | int, ...]
@@ -45,7 +47,7 @@ def load_config(path: Path | None, environ: Mapping[str, str], overrides: Sequen
         key, separator, value = override.partition("=")
         if not separator:
             raise ConfigError(f"--set {override}: KEY=VALUE is wanted")
-        _set(settings, tuple(key.strip().split(".")), value, f"--set {key}", origins)
+        _set(settings, tuple(key.strip().split(".")), value, FLAGS.get(key.strip(), f"--set {key}"), origins)
     try:
         return Config.model_validate(settings)
     except ValidationError as error:
@@ -65,8 +67,11 @@ def _read_file(path: Path, origins: dict[Place, str]) -> dict[str, Any]:
     if len(raw) > MAX_FILE_BYTES:
         raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
     try:
+        _refuse_aliases(raw, str(path))
         node = yaml.compose(raw, Loader=yaml.SafeLoader)
         settings = yaml.safe_load(raw)
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
@@ -81,12 +86,22 @@ def _read_file(path: Path, origins: dict[Place, str]) -> dict[str, Any]:
     return settings
 
 
+def _refuse_aliases(raw: bytes, file: str) -> None:
+    """A few of them can stand for more than any memory holds, or for themselves."""
+    for event in yaml.parse(raw, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            line = f":{event.start_mark.line + 1}" if event.start_mark else ""
+            raise ConfigError(f"{file}{line}: aliases are not used here: write the value out")
+
+
 def _note_lines(node: yaml.Node, place: Place, file: str, origins: dict[Place, str]) -> None:
     """Remember on which line each key stands; refuse a key that stands twice."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            here = (*place, str(key.value))
             origin = f"{file}:{key.start_mark.line + 1}"
+            if key.tag != "tag:yaml.org,2002:str":
+                raise ConfigError(f"{origin}: {_dotted((*place, str(key.value)))}: a key is a word, in quotes if need be")
+            here = (*place, str(key.value))
             if here in origins:
                 raise ConfigError(f"{origin}: {_dotted(here)}: this key stands here twice")
             origins[here] = origin

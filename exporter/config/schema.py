@@ -14,7 +14,9 @@ LABEL_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 class Section(BaseModel):
     """A group of settings: unknown keys are errors, values never change."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, validate_default=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, validate_default=False, coerce_numbers_to_str=True
+    )
 
 
 class NvmlConfig(Section):
@@ -52,7 +54,9 @@ class KubernetesConfig(Section):
     enabled: bool = Field(
         default=True, description="`false`: no call to the API; owners are `unknown`, allocation still comes from the kubelet."
     )
-    api_server: str = Field("", description="URL; empty: the one of the service account or kubeconfig.")
+    api_server: str = Field(
+        "", pattern=r"^(https?://\S+)?$", description="URL; empty: the one of the service account or kubeconfig."
+    )
     kubeconfig: str = Field(
         "", description="Path; empty: the service account of the exporter's own pod. No other place is searched."
     )
@@ -65,11 +69,20 @@ class KubernetesConfig(Section):
 class OwnerFieldConfig(Section):
     """Where an owner label comes from."""
 
-    keys: tuple[str, ...] = Field(description="Label and annotation keys; the first that has a value wins.")
+    keys: tuple[str, ...] = Field(min_length=1, description="Label and annotation keys; the first that has a value wins.")
     normalize: Literal["none", "lower"] = Field("none", description="`lower` folds the value to lower case.")
     aliases: dict[str, tuple[str, ...]] = Field(
         default_factory=dict, description="Published value: the spellings that are folded into it."
     )
+
+    @field_validator("aliases")
+    @classmethod
+    def _one_meaning(cls, aliases: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        spellings = [spelling for listed in aliases.values() for spelling in listed]
+        twice = sorted({spelling for spelling in spellings if spellings.count(spelling) > 1})
+        if twice:
+            raise ValueError(f"{twice[0]!r} is folded into two values")
+        return aliases
 
 
 class TeamConfig(OwnerFieldConfig):
@@ -77,6 +90,7 @@ class TeamConfig(OwnerFieldConfig):
 
     keys: tuple[str, ...] = Field(
         ("team", "finops.org/team", "app.kubernetes.io/team", "squad"),
+        min_length=1,
         description="Label and annotation keys; the first that has a value wins.",
     )
 
@@ -86,6 +100,7 @@ class CostCenterConfig(OwnerFieldConfig):
 
     keys: tuple[str, ...] = Field(
         ("cost-center", "cost_center", "costcenter", "costCenter", "finops.org/cost-center"),
+        min_length=1,
         description="Label and annotation keys; the first that has a value wins.",
     )
 
@@ -120,11 +135,18 @@ class OwnershipConfig(Section):
     )
     precedence: tuple[OwnerSource, ...] = Field(
         tuple(OwnerSource),
+        min_length=1,
         description="Where to look first. With `namespace_label` first nobody can move a bill by relabelling a pod.",
     )
     unowned: str = Field("unowned", min_length=1, description="Value when metadata was read and names nobody.")
     unknown: str = Field("unknown", min_length=1, description="Value when metadata could not be read.")
-    max_length: int = Field(128, ge=16, le=1024, description="Longer values are cut to this many characters.")
+    max_length: int = Field(128, ge=16, le=512, description="Longer values are cut to this many characters.")
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        if self.unowned == self.unknown:
+            raise ValueError("unowned and unknown have to differ: the one is an answer, the other is none")
+        return self
 
 
 class ActivityConfig(Section):

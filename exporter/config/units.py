@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, PlainSerializer
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)", re.ASCII)
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*):(?P<port>\d{1,5})")
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Za-z:.%_-]+\]|[^:\[\]]*):(?P<port>\d{1,5})")
 _LAST_PORT = 65535
 
 
@@ -25,7 +25,10 @@ def parse_duration(value: object) -> float:
     if not text or match is None:
         raise ValueError("a duration with its unit is wanted, such as 5s, 90s, 1h30m or 14d")
     days, hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
-    return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds).total_seconds()
+    try:
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds).total_seconds()
+    except OverflowError:
+        raise ValueError("a shorter duration is wanted") from None
 
 
 def format_duration(seconds: float) -> str:

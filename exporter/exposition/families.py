@@ -14,6 +14,9 @@ Labels = dict[str, str]
 Labelled = tuple[Labels, float | None]
 """Labels of a sample, and its value; None: unknown, so there is no sample."""
 
+MAX_LABEL_LENGTH = 512
+"""Longer label values are cut: names of strangers must not decide how large the page is."""
+
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -83,4 +86,4 @@ def _empty(family: Family) -> Metric:
 
 def _published(labels: Labels) -> Labels:
     """Without empty values: to Prometheus an empty label is an absent one, so keeping it could hide a repeated series."""
-    return {name: clean(value) for name, value in labels.items() if value}
+    return {name: clean(value)[:MAX_LABEL_LENGTH] for name, value in labels.items() if value}

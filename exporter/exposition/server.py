@@ -1,10 +1,12 @@
 """HTTP: /, /metrics, /api/v1/node, /healthz, /readyz. Answers from the last published value; never waits for a source."""
 
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from exporter.exposition.api import encode, node_document
 from exporter.exposition.labels import refuse_unusable
@@ -116,7 +118,14 @@ def create_application(
 
 def create_runner(application: web.Application) -> web.AppRunner:
     """A runner without access log and signal handlers, which ends open connections within 2 s."""
-    return web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+    logger = logging.getLogger("exporter.http")
+    logger.addFilter(_is_our_mistake)
+    return web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=2.0, logger=logger)
+
+
+def _is_our_mistake(record: logging.LogRecord) -> bool:
+    """False for requests that are no HTTP: they are answered with 400, and a port scanner must not fill the log."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 def _people_pages(page: NodePage) -> dict[Format, Page]:

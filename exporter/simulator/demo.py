@@ -19,6 +19,7 @@ from exporter.simulator.world import GIB, SimDevice, SimMig, SimProcess, World
 
 NODE = "gpu-node-07"
 NOTEBOOK_GOES_QUIET_AFTER_SECONDS = 20.0
+IDLE_MILLIWATTS, CONTEXT_MILLIWATTS, MILLIWATTS_PER_PERCENT = 72_000, 45_000, 5_900
 MEGAJOULES_BEFORE = 5_000_000_000
 """Millijoules on each energy counter when the demo begins."""
 
@@ -59,33 +60,38 @@ def _embed_load(seconds: float) -> int:
 def _devices(seconds: float) -> tuple[SimDevice, ...]:
     training = [_wave(seconds, 91, 99, 11, phase) for phase in (0.0, 0.3)]
     chat, embed, notebook = _chat_load(seconds), _embed_load(seconds), _notebook_load(seconds)
+    in_use_seconds = min(seconds, NOTEBOOK_GOES_QUIET_AFTER_SECONDS)
     return (
-        _device(0, seconds, training[0], (SimProcess(pid=41000, memory=71 * GIB, sm=training[0]),)),
-        _device(1, seconds, training[1], (SimProcess(pid=41001, memory=70 * GIB, sm=training[1]),)),
-        _device(2, seconds, notebook, (SimProcess(pid=42000, memory=22 * GIB, sm=notebook or None),)),
+        _device(0, seconds, training[0], 95 * seconds, (SimProcess(pid=41000, memory=71 * GIB, sm=training[0]),)),
+        _device(1, seconds, training[1], 95 * seconds, (SimProcess(pid=41001, memory=70 * GIB, sm=training[1]),)),
+        _device(2, seconds, notebook, 45 * in_use_seconds, (SimProcess(pid=42000, memory=22 * GIB, sm=notebook or None),)),
         _device(
             3,
             seconds,
             chat + embed,
+            47.5 * seconds,
             (SimProcess(pid=43000, memory=31 * GIB, sm=chat), SimProcess(pid=43100, memory=12 * GIB, sm=embed)),
         ),
         _mig_device(4, seconds),
-        _device(5, seconds, 3, (SimProcess(pid=45000, memory=2 * GIB, sm=3),)),
-        _device(6, seconds, 0, ()),
-        _device(7, seconds, 12, (SimProcess(pid=47000, memory=9 * GIB, sm=12),)),
+        _device(5, seconds, 3, 3 * seconds, (SimProcess(pid=45000, memory=2 * GIB, sm=3),)),
+        _device(6, seconds, 0, 0, ()),
+        _device(7, seconds, 12, 12 * seconds, (SimProcess(pid=47000, memory=9 * GIB, sm=12),)),
     )
 
 
-def _device(index: int, seconds: float, utilization: int, processes: tuple[SimProcess, ...]) -> SimDevice:
-    power = 72_000 + utilization * 5_900 + (45_000 if processes else 0)
+def _device(
+    index: int, seconds: float, utilization: int, percent_seconds: float, processes: tuple[SimProcess, ...]
+) -> SimDevice:
+    """`percent_seconds` is the integral of the utilisation since the demo began, by its mean: energy never falls."""
+    base = IDLE_MILLIWATTS + (CONTEXT_MILLIWATTS if processes else 0)
     return SimDevice(
         uuid=gpu_of(index),
         index=index,
         utilization=utilization,
         memory_reserved=600 << 20,
-        power=power,
+        power=base + utilization * MILLIWATTS_PER_PERCENT,
         temperature=31 + utilization // 2,
-        energy=MEGAJOULES_BEFORE + int(seconds * power),
+        energy=MEGAJOULES_BEFORE + int(seconds * base + percent_seconds * MILLIWATTS_PER_PERCENT),
         processes=processes,
     )
 

@@ -359,7 +359,7 @@ def a_busy_node(*, simulated: bool = False) -> Published:
             UnresolvedAllocation("team-red", "vm-0", "main", "nvidia.com/gpu", "GPU-gone", UnresolvedReason.UNKNOWN_DEVICE),
         ),
         unresolved_pids=(
-            UnresolvedPid(4711, uuid(5), UnattributedReason.HOST_PROCESS),
-            UnresolvedPid(4711, uuid(6), UnattributedReason.HOST_PROCESS),
+            UnresolvedPid(4711, uuid(5), UnattributedReason.NOT_IN_POD),
+            UnresolvedPid(4711, uuid(6), UnattributedReason.NOT_IN_POD),
         ),
     )

@@ -140,7 +140,7 @@ def test_starting_page_has_the_build_and_never_is_empty() -> None:
 
 def test_holder_and_mere_user_show_in_different_families() -> None:
     """Allocation families name holders only, unallocated use those that hold nothing; use is shown for both."""
-    published = a_published(containers=(a_row(), a_row(pod="debug", allocations=(), share_ratio=0.0)))
+    published = a_published(containers=(a_row(), a_row(pod="debug", allocations=(), uses_unheld=True, share_ratio=0.0)))
     assert [each.labels["pod"] for each in of(published, "gpu_container_allocation_ratio")] == ["train-0"]
     assert [each.labels["pod"] for each in of(published, "gpu_container_allocation_info")] == ["train-0"]
     assert [each.labels["pod"] for each in of(published, "gpu_container_unallocated_use")] == ["debug"]
@@ -219,7 +219,7 @@ def test_histograms_are_cumulative_and_complete() -> None:
 def test_process_on_two_devices_is_one_unresolved_pid() -> None:
     """Unresolved processes are counted, not their devices."""
     assert [(each.labels, each.value) for each in of(a_busy_node(), "gpu_exporter_unresolved_pids")] == [
-        ({"reason": "host_process"}, 1)
+        ({"reason": "not_in_pod"}, 1)
     ]
 
 

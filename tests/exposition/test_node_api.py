@@ -117,7 +117,7 @@ def test_unattributed_unresolved_and_conflicts_are_listed() -> None:
     document = read_back(a_busy_node())
     assert document["devices"][5]["unattributed_memory_bytes"] == {"host_process": 3 * GIB}
     assert document["unresolved_allocations"][0]["reason"] == "unknown_device"
-    assert document["unresolved_pids"][0] == {"pid": 4711, "uuid": uuid(5), "reason": "host_process"}
+    assert document["unresolved_pids"][0] == {"pid": 4711, "uuid": uuid(5), "reason": "not_in_pod"}
     assert document["conflicts"][0]["kind"] == "two_holders"
     assert document["resources"][0] == {"resource": "nvidia.com/gpu", "allocatable": 10, "allocated": 6}
 

@@ -142,7 +142,7 @@ async def test_container_that_is_not_known_yet_is_not_accused_where_its_pod_hold
     async with a_line(tmp_path, replace(b0(), tasks=(task,))) as line:
         page = await line.cycle()
     assert not page.series("gpu_container_unallocated_use")
-    assert not page.series("gpu_pod_devices_idle")
+    assert page.value("gpu_pod_devices_idle", pod="train-0") == 0
 
 
 async def test_resource_that_one_id_proves_to_be_a_gpu_is_one_for_all_its_ids(tmp_path: Path) -> None:

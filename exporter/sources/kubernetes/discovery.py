@@ -83,6 +83,9 @@ class Discovery:
         return f"{base}/namespaces/{key.namespace}/{resource.plural}/{key.name}"
 
     async def _resource(self, api_version: str, kind: str) -> Resource:
+        if "/" not in api_version:
+            # Only the built-in controllers of the core group own pods: nobody makes us read a Secret or a Namespace.
+            raise RequestFailed(MissingReason.NOT_FOUND, "no controller of the core group")
         async with self._locks.setdefault(api_version, asyncio.Lock()):
             listing = self._listings.get(api_version)
             if listing is None or self._clock() - listing.at >= listing.counts_for_seconds(kind):

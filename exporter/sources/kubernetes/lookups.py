@@ -4,11 +4,11 @@ With thousands of nodes each change of a watched owner would go to all of them, 
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from exporter.model.reading import Fresh, Missing, MissingReason, Reading
-from exporter.model.workload import NamespaceTable, NodeMeta, ObjectMeta, OwnerKey, OwnerTable
+from exporter.model.workload import Lookup, NamespaceTable, NodeMeta, ObjectMeta, OwnerKey, OwnerTable
 from exporter.sources.kubernetes.asking import Asker, Visit
 from exporter.sources.kubernetes.connection import Connection
 from exporter.sources.kubernetes.discovery import Discovery
@@ -51,13 +51,13 @@ class Owners:
         if not self._enabled:
             return Missing(MissingReason.DISABLED, self._clock())
         visit = Visit()
-        asked = {key.uid: key for key in keys}.values()
-        unsettled = [key for key in asked if any(self._asker.shelf.due(above.uid) for above in self._chain(key))]
+        asked = tuple(dict.fromkeys(keys))
+        unsettled = [key for key in asked if any(self._asker.shelf.due(_identity(above)) for above in self._chain(key))]
         if unsettled:
             await self._asker.settle(self._climb(key, visit) for key in unsettled)
-        reached = dict.fromkeys(above.uid for key in asked for above in self._chain(key))
-        objects, trouble = self._asker.answers(reached, visit)
-        return Fresh(OwnerTable(objects, trouble), self._clock())
+        reached = {_identity(above): above for key in asked for above in self._chain(key)}
+        answers, trouble = self._asker.answers(reached, visit)
+        return Fresh(OwnerTable(_by_uid(reached, answers), trouble), self._clock())
 
     def _chain(self, key: OwnerKey) -> Iterator[OwnerKey]:
         """The reference itself and its controller ancestors, as far as they are known when the next one is asked for."""
@@ -66,12 +66,12 @@ class Owners:
         while above is not None and above.uid not in seen and len(seen) <= _MOST_HOPS:
             seen.add(above.uid)
             yield above
-            found = self._asker.shelf.answer(above.uid)
+            found = self._asker.shelf.answer(_identity(above))
             above = _controller(found) if isinstance(found, ObjectMeta) else None
 
     async def _climb(self, key: OwnerKey, visit: Visit) -> None:
         for above in self._chain(key):
-            await self._asker.ask(above.uid, partial(self._fetch, above), visit)
+            await self._asker.ask(_identity(above), partial(self._fetch, above), visit)
 
     async def _fetch(self, key: OwnerKey) -> ObjectMeta:
         document = await self._asker.get(await self._discovery.path_of(key))
@@ -81,6 +81,20 @@ class Owners:
         if found.uid != key.uid:
             raise RequestFailed(MissingReason.NOT_FOUND, "another object of the same name")
         return found
+
+
+def _identity(key: OwnerKey) -> str:
+    """All that a reference says: anybody can write another object's UID beside a name of their own."""
+    return f"{key.namespace}\0{key.api_version}\0{key.kind}\0{key.name}\0{key.uid}"
+
+
+def _by_uid(reached: Mapping[str, OwnerKey], answers: Mapping[str, Lookup]) -> dict[str, Lookup]:
+    """An object that was found stands against all false references to its UID."""
+    objects: dict[str, Lookup] = {}
+    for identity, key in reached.items():
+        if not isinstance(objects.get(key.uid), ObjectMeta):
+            objects[key.uid] = answers[identity]
+    return objects
 
 
 def _controller(found: ObjectMeta) -> OwnerKey | None:

@@ -18,11 +18,8 @@ from exporter.sources.kubernetes.fields import (
 
 CONFIG_HASH = "kubernetes.io/config.hash"
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
-CONFIG_SOURCE = "kubernetes.io/config.source"
-"""``file`` or ``http`` on mirrors of static pods. https://kubernetes.io/docs/reference/labels-annotations-taints/"""
 
-_INTERNAL = frozenset({CONFIG_HASH, CONFIG_MIRROR, CONFIG_SOURCE})
-_STATIC_SOURCES = ("file", "http")
+_INTERNAL = frozenset({CONFIG_HASH, CONFIG_MIRROR})
 
 _STATUS_LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _SPEC_LISTS = (
@@ -84,8 +81,8 @@ def _container_names(status: Mapping[str, Any]) -> Iterator[tuple[ContainerId, s
 
 
 def _is_mirror(annotations: Mapping[str, str]) -> bool:
-    marked = CONFIG_MIRROR in annotations or CONFIG_HASH in annotations
-    return marked or annotations.get(CONFIG_SOURCE) in _STATIC_SOURCES
+    """The kubelet marks the mirrors that it makes; a bare hash is on no mirror, and is written by anybody."""
+    return CONFIG_MIRROR in annotations
 
 
 def _cgroup_uids(annotations: Mapping[str, str], uid: str) -> tuple[PodUid, ...]:

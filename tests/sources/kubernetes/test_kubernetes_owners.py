@@ -185,7 +185,7 @@ async def test_forbidden_owner_is_a_definitive_failure_and_the_tables_trouble(ap
     table = await read(owners, CHAT_KEY)
     assert table.objects == {"replicaset-chat-6f": LookupFailure(MissingReason.FORBIDDEN, definitive=True)}
     assert table.trouble is MissingReason.FORBIDDEN
-    clock.advance(299.0)
+    clock.advance(59.0)
     await read(owners, CHAT_KEY)
     assert len(api.requests) == 1
     api.show(a_world(*CHAT))
@@ -304,7 +304,7 @@ async def test_kind_installed_later_is_found(api: ApiServer, connection: Connect
     api.show(a_world(RAY[1]))
     assert kinds(await read(owners, RAY_KEY)) == []
     api.show(a_world(*RAY))
-    clock.advance(301.0)
+    clock.advance(61.0)
     assert kinds(await read(owners, RAY_KEY)) == ["RayCluster/nightly-x7k2p", "RayJob/nightly"]
 
 

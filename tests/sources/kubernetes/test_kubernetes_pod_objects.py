@@ -68,18 +68,18 @@ def test_recorded_watch_events_tell_when_the_pod_is_deleted() -> None:
 @pytest.mark.parametrize(
     ("annotations", "uids", "mirror"),
     [
-        ({"kubernetes.io/config.hash": "0123456789ABCDEF0123456789abcdef"}, ("0123456789abcdef0123456789abcdef",), True),
+        ({"kubernetes.io/config.hash": "0123456789ABCDEF0123456789abcdef"}, ("0123456789abcdef0123456789abcdef",), False),
         ({"kubernetes.io/config.mirror": "aa11"}, ("aa11",), True),
         ({"kubernetes.io/config.hash": "", "kubernetes.io/config.mirror": "aa11"}, ("aa11",), True),
-        ({"kubernetes.io/config.source": "file"}, (), True),
+        ({"kubernetes.io/config.source": "file"}, (), False),
         ({"kubernetes.io/config.source": "api"}, (), False),
-        ({"kubernetes.io/config.hash": "6f9619ff-8b86-d011-b42d-00cf4fc964ff"}, ("6f9619ff8b86d011b42d00cf4fc964ff",), True),
+        ({"kubernetes.io/config.hash": "6f9619ff-8b86-d011-b42d-00cf4fc964ff"}, ("6f9619ff8b86d011b42d00cf4fc964ff",), False),
         ({"kubernetes.io/config.hash": 5}, (), False),
         (None, (), False),
     ],
 )
 def test_static_pods_annotations_give_its_other_uid(annotations: object, uids: tuple[str, ...], mirror: bool) -> None:
-    """config.hash, else config.mirror, in the form of cgroup paths (PID-11)."""
+    """config.hash, else config.mirror, in the form of cgroup paths; only the kubelet's own mark makes it a mirror (PID-11)."""
     pod = parsed(a_document(metadata={"annotations": annotations}))
     assert (pod.cgroup_uids, pod.is_mirror) == (uids, mirror)
 

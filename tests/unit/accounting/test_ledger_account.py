@@ -82,10 +82,10 @@ def test_failed_read_that_two_cycles_carry_is_counted_once() -> None:
     first = _snapshot(missing, 1.0)
     ledger = _account(Ledger(), first)
     ledger = _account(ledger, _snapshot(missing, 2.0), previous=first)
-    assert ledger.source_errors == {("nvml", "timeout"): 1}
+    assert ledger.source_errors == {("nvml", "timeout"): 1, ("processes", "timeout"): 1}
     again: Observed[NvmlState] = Observed(None, Missing(MissingReason.TIMEOUT, 3.0))
     ledger = _account(ledger, _snapshot(again, 3.0), previous=first)
-    assert ledger.source_errors == {("nvml", "timeout"): 2}
+    assert ledger.source_errors == {("nvml", "timeout"): 2, ("processes", "timeout"): 2}
 
 
 def test_last_success_is_when_the_answer_was_taken() -> None:
@@ -114,3 +114,12 @@ def test_counters_of_other_devices_are_left_alone() -> None:
     assert totals == {GPU: 4.0, other: 2.0}
     assert ledger.ecc_errors[GPU, "corrected"].total == 2
     assert ledger.clock_event_seconds[other, "sw_power"].total == 3.0
+
+
+def test_counter_that_falls_a_little_is_passed_over_and_counted() -> None:
+    """A misreading is no driver reload: adding the whole counter again would double the bill."""
+    ledger = Ledger()
+    for joules in (5000.0, 5000.1, 4999.9, 5000.2):
+        ledger = _account(ledger, _seen(Device(uuid=GPU, index=0, energy_joules=joules, processes=())))
+    assert ledger.energy_joules[GPU].total == pytest.approx(5000.2)
+    assert ledger.rejected_readings == {("energy", "fell"): 1}

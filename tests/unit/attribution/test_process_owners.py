@@ -71,9 +71,10 @@ def test_outermost_known_pod_wins_over_a_forged_child() -> None:
     assert _of(pod_cgroup() + child, store=a_pod_store(POD, victim)) == MAIN
 
 
-def test_outer_pod_that_this_node_does_not_know_leaves_room_for_the_inner_one() -> None:
-    """In a cluster that runs inside a pod, the outer pod belongs to another cluster."""
-    assert _of(f"0::/kubepods/pod{pod_uid(7)}/{INNER}/kubelet/kubepods/pod{U1}/{C1}") == MAIN
+def test_outer_pod_that_is_not_known_is_not_replaced_by_the_inner_one() -> None:
+    """While the watch lags a new pod is not known yet, and a child cgroup of it can be called like any other pod."""
+    path = f"0::/kubepods/pod{pod_uid(7)}/{INNER}/kubelet/kubepods/pod{U1}/{C1}"
+    assert _of(path) is UnattributedReason.UNRESOLVED_PID
 
 
 def test_kind_node_is_never_taken_for_a_container() -> None:
@@ -214,3 +215,13 @@ def test_claim_to_a_static_pods_hash_loses_to_the_static_pod() -> None:
     path = f"0::/kubepods.slice/kubepods-pod{HASH}.slice/cri-containerd-{INNER}.scope"
     for pods in ((mirror, thief), (thief, mirror)):
         assert _of(path, store=a_pod_store(*pods)) == ContainerKey(mirror.uid, mirror.namespace, "static", "")
+
+
+def test_two_equal_claims_are_nobodys() -> None:
+    """Two mirrors of one hash cannot both be right: unresolved, and never a measured 0 for either."""
+    twins = [
+        a_pod(number=number, name=f"static-{number}", cgroup_uids=(PodUid(HASH),), container_names={}, is_mirror=True)
+        for number in (8, 9)
+    ]
+    path = f"0::/kubepods.slice/kubepods-pod{HASH}.slice/cri-containerd-{INNER}.scope"
+    assert _of(path, store=a_pod_store(*twins)) is UnattributedReason.UNRESOLVED_PID

@@ -58,11 +58,12 @@ def test_pods_that_ask_hold_or_use_are_wanted_and_no_others() -> None:
     assert [pod.name for pod in found] == ["asking", "holding", "leaving", "using", "warming"]
 
 
-def test_mps_daemon_is_no_gpu_pod() -> None:
-    """The server works for others: its own pod's owner is never asked for (SHARE-04)."""
+def test_process_that_is_called_like_the_mps_server_is_looked_up_like_any_other() -> None:
+    """Anybody can take the name; whether it serves others is decided device by device (SHARE-04)."""
     device = a_device(processes=(a_gpu_process(pid=7000),))
     table = a_process_table(a_task(pid=7000, name="nvidia-cuda-mps"))
-    assert gpu_pods(NvmlState("575", (device,)), None, a_pod_store(a_pod(containers=PLAIN)), table) == ()
+    pod = a_pod(containers=PLAIN)
+    assert gpu_pods(NvmlState("575", (device,)), None, a_pod_store(pod), table) == (pod,)
 
 
 def test_nothing_known_wants_nothing() -> None:
