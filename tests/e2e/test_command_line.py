@@ -33,6 +33,18 @@ def test_broken_configuration_is_one_line_and_exit_2(tmp_path: Path, command: st
     assert done.stderr.strip() == f"gpu-ownership-exporter: {path}:2: intervall: unknown key, the nearest is interval"
 
 
+def test_output_that_cannot_be_written_is_one_line_and_exit_1() -> None:
+    """A full disk is no traceback."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "exporter", "check-config"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "gpu-ownership-exporter: the output cannot be written: No space left on device\n",
+    )
+
+
 def test_serve_is_the_default_command() -> None:
     """Flags without a command are serve's."""
     done = _run("--config", "/nowhere/at/all.yaml")

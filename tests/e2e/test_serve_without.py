@@ -1,10 +1,16 @@
 """serve on a machine that lacks something: it stays up, serves, and says what is missing and why."""
 
+import asyncio
 import signal
 from pathlib import Path
 
 from tests.exporter_process import an_exporter
 
+GARBAGE = (
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+)
 NOTHING = ("serve", "--interval", "200ms", "--node-name", "n", "--set", "nvml.library=libnvidia-ml-not-here.so.1")
 
 
@@ -44,3 +50,18 @@ async def test_interrupt_ends_it_cleanly(tmp_path: Path) -> None:
     async with an_exporter(*NOTHING, "--set", f"pod_resources.socket={tmp_path}/x") as exporter:
         assert await exporter.end(signal.SIGINT) == 0
     assert "Traceback" not in "\n".join(exporter.log)
+
+
+async def test_bytes_that_are_no_http_are_answered_and_not_logged(tmp_path: Path) -> None:
+    """A port scanner must not fill the log."""
+    async with an_exporter(*NOTHING, "--set", f"pod_resources.socket={tmp_path}/x") as exporter:
+        port = int(exporter.url.rsplit(":", 1)[1])
+        await exporter.page_when(lambda page: page.series("gpu_exporter_last_cycle_timestamp_seconds"))
+        before = len(exporter.log)
+        for garbage in GARBAGE:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(garbage)
+            assert b" 400 " in await asyncio.wait_for(reader.readline(), 5)
+            writer.close()
+        assert (await exporter.get("/healthz"))[0] == 200
+    assert exporter.log[before:] == []

@@ -51,7 +51,15 @@ def test_flag_beats_environment_beats_file(tmp_path: Path) -> None:
 
 def test_variables_that_kubernetes_makes_up_for_a_service_are_no_settings() -> None:
     """A Service called gpu-ownership-exporter must not stop the exporter."""
-    environ = {"GPU_OWNERSHIP_EXPORTER_PORT": "tcp://10.0.0.1:9836", "GPU_OWNERSHIP_EXPORTER_SERVICE_HOST": "10.0.0.1"}
+    environ = {
+        "GPU_OWNERSHIP_EXPORTER_PORT": "tcp://10.0.0.1:9836",
+        "GPU_OWNERSHIP_EXPORTER_SERVICE_HOST": "10.0.0.1",
+        "GPU_OWNERSHIP_SERVICE_HOST": "10.0.0.1",
+        "GPU_OWNERSHIP_SERVICE_PORT": "80",
+        "GPU_OWNERSHIP_SERVICE_PORT_HTTP": "80",
+        "GPU_OWNERSHIP_PORT": "tcp://10.0.0.1:80",
+        "GPU_OWNERSHIP_PORT_80_TCP_ADDR": "10.0.0.1",
+    }
     assert load_config(None, environ) == load_config(None, {})
 
 
@@ -73,6 +81,16 @@ def test_variables_that_kubernetes_makes_up_for_a_service_are_no_settings() -> N
         ("ownership: {team: {keyz: [a]}}\n", "config.yaml:1: ownership.team.keyz: unknown key, the nearest is keys"),
         ("nvml: 5\n", "config.yaml:1: nvml: "),
         ("node_name: \x00\n", "config.yaml: "),
+        ("interval: 9999999999d\n", "config.yaml:1: interval: a shorter duration is wanted"),
+        ("ownership: &a\n  team: *a\n", "config.yaml:2: aliases are not used here"),
+        ("1: 2\n", "config.yaml:1: 1: a key is a word"),
+        ("true: 2\n", "config.yaml:1: true: a key is a word"),
+        ("[" * 5000 + "]" * 5000, "config.yaml: nested too deeply"),
+        ("ownership: {team: {aliases: {blue: [red], green: [red]}}}\n", "'red' is folded into two values"),
+        ("ownership: {unowned: unknown}\n", "unowned and unknown have to differ"),
+        ("ownership: {precedence: []}\n", "config.yaml:1: ownership.precedence: "),
+        ("ownership: {team: {keys: []}}\n", "config.yaml:1: ownership.team.keys: "),
+        ("kubernetes: {api_server: foo}\n", "config.yaml:1: kubernetes.api_server: "),
     ],
 )
 def test_file_that_cannot_be_used_is_refused_with_its_place(tmp_path: Path, text: str, wanted: str) -> None:
@@ -102,6 +120,18 @@ def test_flag_that_is_no_setting_is_refused() -> None:
     assert "KEY=VALUE" in _refused(None, {}, "interval")
     assert "no group of settings" in _refused(None, {}, "node_name=x", "node_name.y=1")
     assert "no YAML" in _refused(None, {}, "interval=[")
+
+
+def test_flag_that_the_user_typed_is_named_in_the_error() -> None:
+    """Nobody who typed --listen has heard of --set listen."""
+    assert _refused(None, {}, "listen=foo").startswith("--listen: listen: an address with its port is wanted")
+
+
+def test_number_is_a_name_where_a_name_is_wanted() -> None:
+    """A node called 123 and a cost centre 4711 are names."""
+    config = load_config(None, {"GPU_OWNERSHIP_NODE_NAME": "123"}, ["ownership.cost_center.aliases={rnd: [4711]}"])
+    assert config.node_name == "123"
+    assert config.ownership.cost_center.aliases == {"rnd": ("4711",)}
 
 
 def test_empty_file_is_the_defaults(tmp_path: Path) -> None:

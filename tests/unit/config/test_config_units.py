@@ -50,6 +50,7 @@ def test_anything_else_is_no_size(value: object) -> None:
         ("127.0.0.1:1", Address("127.0.0.1", 1)),
         ("[::1]:9836", Address("::1", 9836)),
         ("localhost:0", Address("localhost", 0)),
+        ("[fe80::1%eth0]:9836", Address("fe80::1%eth0", 9836)),
     ],
 )
 def test_address_is_read_and_written_back(text: str, address: Address) -> None:
