@@ -6,7 +6,7 @@ the sum over its GPU is unknown then.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeVar
@@ -53,6 +53,7 @@ def divide(held: Iterable[Held], replicas: Mapping[PlaceKey, int]) -> Shares:
     crowds: list[tuple[DeviceUuid, Iterable[ContainerKey]]] = [
         (key[0], by_container) for key, by_container in wanted.items() if sum(by_container.values()) > 1
     ]
+    crowds += [(key[0], who) for key, who in _same_replica(held)]
     crowds += [(uuid, {who for who, _ in on_gpu}) for uuid, on_gpu in on_gpus.items() if sum(on_gpu.values()) > 1]
     by_holder = {key: share for on_gpu in on_gpus.values() for key, share in _at_most_whole(on_gpu).items()}
     return Shares(
@@ -81,18 +82,30 @@ def _slices_of_profile(profile: str) -> int:
 
 def _wanted(held: Iterable[Held], replicas: Mapping[PlaceKey, int]) -> dict[PlaceKey, dict[ContainerKey, Fraction]]:
     """The part of its place that each container was given: all of it, or its replicas over all replicas."""
-    ids: dict[PlaceKey, dict[ContainerKey, dict[str, int | None]]] = {}
+    ids: dict[PlaceKey, dict[ContainerKey, set[int | None]]] = {}
     for one in held:
-        ids.setdefault(one.key, {}).setdefault(one.container, {})[one.allocation.device_id] = one.replica
+        ids.setdefault(one.key, {}).setdefault(one.container, set()).add(one.replica)
     return {
-        key: {container: _part(given.values(), replicas.get(key, 1)) for container, given in by_container.items()}
+        key: {container: _part(given, by_container.values(), replicas.get(key, 1)) for container, given in by_container.items()}
         for key, by_container in ids.items()
     }
 
 
-def _part(given: Iterable[int | None], replicas: int) -> Fraction:
-    numbers = tuple(given)
-    return Fraction(1) if None in numbers else min(Fraction(len(numbers), replicas), Fraction(1))
+def _part(own: Collection[int | None], given: Collection[Collection[int | None]], replicas: int) -> Fraction:
+    """A replica that several containers were given is split between them."""
+    if None in own:
+        return Fraction(1)
+    parts = (Fraction(1, replicas * sum(number in others for others in given)) for number in own)
+    return min(sum(parts, Fraction(0)), Fraction(1))
+
+
+def _same_replica(held: Iterable[Held]) -> list[tuple[PlaceKey, set[ContainerKey]]]:
+    """Replicas that more than one container was given, and by whom they are held."""
+    holders: dict[tuple[PlaceKey, int], set[ContainerKey]] = {}
+    for one in held:
+        if one.replica is not None:
+            holders.setdefault((one.key, one.replica), set()).add(one.container)
+    return [(key, who) for (key, _), who in holders.items() if len(who) > 1]
 
 
 def _at_most_whole(parts: Mapping[K, Fraction]) -> dict[K, Fraction]:

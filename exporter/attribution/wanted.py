@@ -14,7 +14,7 @@ from exporter.model.holding import Holdings
 from exporter.model.ids import PodUid
 from exporter.model.policy import OwnershipPolicy
 from exporter.model.process import ProcessTable
-from exporter.model.workload import Container, ContainerKind, OwnerKey, Pod, PodStore
+from exporter.model.workload import Container, ContainerKind, OwnerKey, Pod, PodPhase, PodStore
 
 REQUESTED_BY = frozenset({ContainerKind.MAIN, ContainerKind.SIDECAR})
 """Containers that run as long as the pod does. An init container's devices are never listed once it has ended."""
@@ -44,14 +44,16 @@ def chosen_pods(index: PodIndex, uids: Iterable[PodUid]) -> tuple[Pod, ...]:
     return unique_pods(pod for pod in index.by_cgroup_uid.values() if pod.uid in wanted)
 
 
-def owners_wanted(pods: Iterable[Pod]) -> frozenset[OwnerKey]:
-    """Controllers to look up, by the references in the pods."""
-    references = ((pod, controller(pod.owners)) for pod in pods if not is_static(pod))
-    return frozenset(
+def owners_wanted(pods: Iterable[Pod]) -> tuple[OwnerKey, ...]:
+    """Controllers to look up, by the references in the pods: first of pods that run, since only those can hold a device."""
+    running_first = sorted(pods, key=lambda pod: pod.phase is not PodPhase.RUNNING)
+    references = ((pod, controller(pod.owners)) for pod in running_first if not is_static(pod))
+    keys = (
         OwnerKey(reference.api_version, reference.kind, pod.namespace, reference.name, reference.uid)
         for pod, reference in references
         if reference is not None
     )
+    return tuple(dict.fromkeys(keys))
 
 
 def namespaces_wanted(pods: Iterable[Pod]) -> frozenset[str]:

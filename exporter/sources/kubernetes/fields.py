@@ -9,7 +9,8 @@ from exporter.model.workload import OwnerReference
 
 _TOO_MANY = 10**15
 _OBJECT_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]{0,252}")
-_WHOLE_NUMBER = re.compile(r"[0-9]{1,15}")
+_WHOLE_NUMBER = re.compile(r"(?P<digits>[0-9]{1,18})(?:(?P<suffix>[kMG])|[eE](?P<power>[0-9]{1,2}))?")
+_POWERS = {"k": 3, "M": 6, "G": 9}
 
 
 def mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -53,12 +54,15 @@ def timestamp_seconds(parent: Mapping[str, Any], key: str) -> float | None:
 
 
 def whole_number(value: object) -> int | None:
-    """A quantity without fraction or suffix; None for any other: extended resources are counted in whole units."""
+    """A quantity in whole units, ``1k`` and ``1e3`` included, as Kubernetes writes 1000; None for any other."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value if 0 <= value < _TOO_MANY else None
-    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
-        return int(value)
-    return None
+    match = _WHOLE_NUMBER.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    power = int(match["power"]) if match["power"] else _POWERS.get(match["suffix"] or "", 0)
+    number = int(match["digits"]) * 10**power
+    return number if number < _TOO_MANY else None
 
 
 def extended_resources(parent: Mapping[str, Any], key: str) -> dict[str, int]:

@@ -157,7 +157,20 @@ def test_odd_owner_references_cost_themselves() -> None:
 @pytest.mark.parametrize(
     ("written", "count"),
     [
-        *[("1", 1), ("0", 0), (3, 3), ("8", 8), ("2k", None), ("500m", None), ("1.5", None), ("-1", None), (-1, None)],
+        *[
+            ("1", 1),
+            ("0", 0),
+            (3, 3),
+            ("8", 8),
+            ("2k", 2000),
+            ("1e3", 1000),
+            ("1Ki", None),
+            ("9e99", None),
+            ("500m", None),
+            ("1.5", None),
+            ("-1", None),
+            (-1, None),
+        ],
         *[("", None), (None, None), (True, None), (1.5, None), ([], None), ("9" * 400, None), (10**300, None), ("٣", None)],
     ],
 )

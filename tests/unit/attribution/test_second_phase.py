@@ -88,8 +88,8 @@ def test_controllers_are_looked_up_by_uid_in_the_pods_namespace() -> None:
         a_pod(number=5, is_mirror=True, owners=(an_owner(),)),
         a_pod(number=6, owners=(an_owner(controller=False),)),
     ]
-    assert owners_wanted(pods) == {OwnerKey("apps/v1", "ReplicaSet", "team-red", "train-6f", "rs-1")}
-    assert owners_wanted(()) == frozenset()
+    assert owners_wanted(pods) == (OwnerKey("apps/v1", "ReplicaSet", "team-red", "train-6f", "rs-1"),)
+    assert owners_wanted(()) == ()
 
 
 def test_namespaces_are_those_of_the_pods() -> None:

@@ -198,3 +198,20 @@ def test_units_of_memory_and_cores_hold_nothing_of_their_own() -> None:
     allocatable = {"volcano.sh/vgpu-number": [f"{G0}-{number}" for number in range(10)]}
     assert _by_pod(_shares([a_device()], replica, *holdings, allocatable=allocatable)) == {"train-0": Fraction(1, 10)}
     assert len(_held([a_device()], replica, *holdings)) == 1
+
+
+def test_replica_that_two_pods_were_given_is_split_between_them() -> None:
+    """Two pods with the same replica of four hold an eighth each, and that is a conflict."""
+    allocatable = {"nvidia.com/gpu": [f"{G0}::{number}" for number in range(4)]}
+    same = f"{G0}::0"
+    shares = _shares(
+        [a_device()],
+        a_holding(pod="a", device_id=same),
+        a_holding(pod="b", device_id=same),
+        a_holding(pod="c", device_id=f"{G0}::1"),
+        allocatable=allocatable,
+    )
+    assert _by_pod(shares) == {"a": Fraction(1, 8), "b": Fraction(1, 8), "c": Fraction(1, 4)}
+    [conflict] = shares.conflicts
+    assert "team-red/a" in conflict.detail
+    assert "team-red/c" not in conflict.detail
