@@ -18,6 +18,9 @@ from exporter.model.published import Build, Published
 STALLED_AFTER_INTERVALS = 10
 """A last cycle older than this many intervals fails the liveness probe: the loop itself hangs."""
 
+STALLED_AFTER_SECONDS = 30.0
+"""Never sooner: with a short interval, a cycle in which every source runs into its deadline outlasts ten of them."""
+
 _BARE_POLICY = "default-src 'none'; frame-ancestors 'none'"
 _PLAIN = "text/plain; charset=utf-8"
 
@@ -39,7 +42,7 @@ class _Service:
         published = self.latest()
         since = self.created_at if published is None else published.snapshot.taken_at
         interval = self.interval_seconds if published is None else published.interval_seconds
-        return self.clock() - since >= STALLED_AFTER_INTERVALS * interval
+        return self.clock() - since >= max(STALLED_AFTER_INTERVALS * interval, STALLED_AFTER_SECONDS)
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Families of the last cycle."""

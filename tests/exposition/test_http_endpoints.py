@@ -130,9 +130,17 @@ async def test_liveness_counts_the_start_from_the_servers_creation(served: Serve
 
 async def test_liveness_goes_by_the_interval_of_the_last_cycle(served: Served) -> None:
     """A changed interval counts from the cycle that used it."""
-    served.published, served.now = replace(a_published(taken_at=1000.0), interval_seconds=1.0), 1010.0
+    served.published, served.now = replace(a_published(taken_at=1000.0), interval_seconds=4.0), 1040.0
     response, _ = await served.get("/healthz")
     assert response.status == 503
+
+
+async def test_liveness_outlasts_a_cycle_in_which_every_source_runs_into_its_deadline(served: Served) -> None:
+    """With an interval of 0.2 s ten of them are over while one source is still waited for: that is no stalled loop (DEP-04)."""
+    served.published = replace(a_published(taken_at=1000.0), interval_seconds=0.2)
+    for served.now, status in ((1029.9, 200), (1030.0, 503)):
+        response, _ = await served.get("/healthz")
+        assert response.status == status
 
 
 async def test_readiness_begins_with_the_first_cycle(served: Served) -> None:
