@@ -158,7 +158,8 @@ async def _sources(config: Config, settings: pipeline.Settings) -> AsyncIterator
     nvml = Nvml(library=config.nvml.library, deadline_seconds=config.nvml.deadline)
     pod_resources = PodResources(
         socket=Path(config.pod_resources.socket),
-        interval_seconds=config.pod_resources.interval,
+        # Asked on the beat of the loop that is nearest: a beat that comes a moment early must not put it off to the next one.
+        interval_seconds=max(config.pod_resources.interval - config.interval / 2, 0.0),
         deadline_seconds=config.pod_resources.deadline,
         max_message_bytes=config.pod_resources.max_message,
     )
