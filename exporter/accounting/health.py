@@ -68,4 +68,6 @@ def _of_process_lists(snapshot: Snapshot) -> SourceHealth:
     if not unread:
         return SourceHealth(up=True)
     listed = ", ".join(map(str, unread))
-    return SourceHealth(up=False, reason=MissingReason.DRIVER_ERROR, detail=f"no process list from GPU {listed}")
+    refused = any(why == "no_permission" for device in state.devices for _, why in device.failed_calls) if state else False
+    reason = MissingReason.PERMISSION_DENIED if refused else MissingReason.DRIVER_ERROR
+    return SourceHealth(up=False, reason=reason, detail=f"no process list from GPU {listed}")

@@ -80,7 +80,9 @@ def find_holders(holdings: Holdings | None, nvml: NvmlState | None, pods: PodInd
     return Holders(
         held=tuple(sorted(held, key=_order)),
         unresolved=(*((container, _unresolved(holding, why)) for container, holding, why in failed), *claims),
-        possible=frozenset(uuid for _, _, why in failed for uuid in why.possible) | (_all(nvml) if claims else frozenset()),
+        possible=frozenset(uuid for _, _, why in failed for uuid in why.possible)
+        | (_all(nvml) if claims else frozenset())
+        | _in_doubt(listed, nvml, pods),
         conflicts=frozenset(conflict for holding, _ in listed for conflict in _contradiction(holding, pods)),
         units=count_units((holding.resource, holding.device_id) for _, holding, _ in valid),
     )
@@ -127,6 +129,15 @@ def _holder(holding: Holding | ClaimedDevice, pods: PodIndex) -> ContainerKey | 
     if pod is not None:
         return None if pod.terminal else container_key(pod, holding.container)
     return None if pods.complete else ContainerKey(PodUid(""), holding.namespace, holding.pod, holding.container)
+
+
+def _in_doubt(
+    listed: Iterable[tuple[Holding, ParsedDeviceId]], nvml: NvmlState | None, pods: PodIndex
+) -> frozenset[DeviceUuid]:
+    """Devices that the kubelet lists for a pod which the API does not know: not held by our word, and not free by it."""
+    doubtful = (resolve(parsed, nvml) for holding, parsed in listed if _contradiction(holding, pods))
+    places = (place for resolution in doubtful if not isinstance(resolution, Unresolved) for place in resolution)
+    return frozenset(device.uuid for device, _ in places)
 
 
 def _claims(

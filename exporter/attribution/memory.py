@@ -26,9 +26,9 @@ def split_memory(presence: Presence) -> MemorySplit:
     use, all of them are scaled down to it. A container with a process whose memory the driver cannot tell has no figure;
     what it uses is in the rest then.
     """
-    if presence.laid is None:
-        return MemorySplit(by_row=dict.fromkeys(presence.rows))
     used = presence.device.memory_used_bytes
+    if presence.laid is None:
+        return MemorySplit(dict.fromkeys(presence.rows), {UnattributedReason.NOT_MEASURED: used} if used else {})
     parts = _scaled(_measured(presence.laid), used)
     unattributed = {owner: size for owner, size in parts.items() if isinstance(owner, UnattributedReason) and size > 0}
     rest = 0 if used is None else used - sum(parts.values())

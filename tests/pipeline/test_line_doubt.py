@@ -185,3 +185,24 @@ async def test_gpu_that_never_told_its_name_counts_its_errors(tmp_path: Path) ->
     assert page.value("gpu_up", gpu="0") == 0
     assert page.value("gpu_exporter_device_errors_total", gpu="0", reason="lost") == 2
     assert page.value("gpu_up", uuid=G1) == 1
+
+
+async def test_gpu_does_not_unlearn_its_mig_mode(tmp_path: Path) -> None:
+    """A mode that was told once and is "not supported" now is a failing driver; its instances stay held."""
+    mig = SimMig(uuid="MIG-0a0a0a0a-2222-4222-8333-000000000001", gi=1)
+    device = SimDevice(uuid=G0, index=0, mig_mode=1, utilization=None, migs=(mig,))
+    world = replace(b0(), devices=(device,), pods=(a_sim_pod(1, "a", mig.uuid),), tasks=(), allocatable={})
+    fault = NvmlFault(symbol="nvmlDeviceGetMigMode", code=3)
+    async with a_line(tmp_path, world) as line:
+        pages = [await line.cycle(), await line.show(replace(world, nvml_faults=(fault,))), await line.show(world)]
+    for page in pages:
+        assert page.value("gpu_allocated_ratio", uuid=G0) == pytest.approx(1 / 7)
+
+
+async def test_refused_process_list_says_so_and_its_memory_is_not_measured(tmp_path: Path) -> None:
+    """A missing permission is another finding than a broken driver, and the memory is in some row."""
+    fault = NvmlFault(symbol="nvmlDeviceGetComputeRunningProcesses_v3", device=0, code=4)
+    async with a_line(tmp_path, replace(b0(), nvml_faults=(fault,))) as line:
+        page = await line.cycle()
+    assert page.value("gpu_exporter_source_missing", source="processes", reason="permission_denied") == 1
+    assert page.values("gpu_unattributed_memory_bytes", "reason", uuid=G0) == {"not_measured": 20 * GIB}

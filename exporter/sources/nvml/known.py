@@ -75,7 +75,11 @@ class Known:
         if number is not None:
             mode = MigMode.ENABLED if number else MigMode.DISABLED
         elif not readings.can_answer("nvmlDeviceGetMigMode"):
-            mode = MigMode.UNSUPPORTED
+            if self.mig_mode in {MigMode.ENABLED, MigMode.DISABLED}:
+                # It has told its mode before: a GPU does not unlearn MIG, so it is asked again.
+                self.absent.discard("nvmlDeviceGetMigMode")
+            else:
+                mode = MigMode.UNSUPPORTED
         if mode is not self.mig_mode and MigMode.ENABLED in {mode, self.mig_mode}:
             # What a GPU can say depends on the mode: utilisation is there without MIG only.
             self.absent.clear()

@@ -63,8 +63,12 @@ def _read_parts(instances: Iterable[LiveInstance], total_bytes: int | None) -> l
 
 
 def _read_lists(readings: Readings, handle: Handle, live: LiveInstance | None, total_bytes: int | None) -> list[_Entry] | None:
-    """None if the compute list is not supported, or any supported list failed: a part of the truth reads as "nobody there"."""
+    """None if the compute list is not supported, or any supported list failed: a part of the truth reads as "nobody there".
+
+    A record whose PID cannot be true makes the whole list untrue: the driver's layout may be another than the binding's.
+    """
     found: list[_Entry] = []
+    believed = True
     for kind, name in _SYMBOLS.items():
         records, supported = _read_list(readings, handle, name)
         if records is None and (supported or kind is ProcessKind.COMPUTE):
@@ -75,7 +79,8 @@ def _read_lists(readings: Readings, handle: Handle, live: LiveInstance | None, t
                 found.append(_Entry(key, kind, _memory_of(readings, record.usedGpuMemory, total_bytes)))
             else:
                 readings.reject("process_pid")
-    return found
+                believed = False
+    return found if believed else None
 
 
 def _read_list(readings: Readings, handle: Handle, name: str) -> tuple[list[Any] | None, bool]:

@@ -73,11 +73,11 @@ async def test_process_outside_mig_mode_has_no_instance(node: Node) -> None:
 
 
 @pytest.mark.parametrize("pid", [0, 0xFFFFFFFF, (1 << 22) + 1])
-async def test_pid_that_no_process_can_have_is_dropped_and_counted(node: Node, pid: int) -> None:
-    """A record that was misread names no process (NVML-09)."""
+async def test_list_with_a_pid_that_no_process_can_have_is_not_believed(node: Node, pid: int) -> None:
+    """The record was misread: no process data beats wrong data, and an empty holder would be wrong (NVML-09)."""
     node.show(replace(G0, processes=(SimProcess(pid=pid, memory=GIB, sm=10), TRAIN)))
     device = await read_device(node.open())
-    assert [one.pid for one in device.processes or ()] == [4001]
+    assert device.processes is None
     assert [one.pid for one in device.process_use or ()] == [4001]
     assert {one.reading for one in device.rejected} == {"process_pid", "process_utilization"}
 

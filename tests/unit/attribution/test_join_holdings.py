@@ -297,18 +297,18 @@ def test_finished_pod_holds_nothing_whatever_the_kubelet_lists(phase: PodPhase) 
 
 
 def test_pod_that_the_api_does_not_know_holds_nothing_and_is_a_disagreement() -> None:
-    """A list that names a pod which does not exist is wrong, and that shows (STALE-01)."""
+    """Two sources contradict each other: nobody holds by our word, and what looks free is not free by it (STALE-01)."""
     attribution = _jobs(NEW, holdings=(holds(OLD, G0), holds(NEW, G0), holds(OLD, G1)))
     assert _held(attribution) == [("new-job", G0, None, 1.0)]
-    assert _allocated(attribution) == [1.0, 0.0]
+    assert _allocated(attribution) == [1.0, None]
     [conflict] = attribution.conflicts
     assert (conflict.kind, conflict.subject) == (ConflictKind.SOURCE_DISAGREEMENT, "team-red/old-job")
 
 
 def test_deleted_pod_holds_nothing() -> None:
-    """What the API remembers as deleted does not exist."""
+    """Deleted by force it may run on: while the kubelet lists it, its GPU is not free by our word."""
     attribution = _jobs(holdings=(holds(OLD, G0),), pods=a_pod_store(deleted=(OLD,)))
-    assert (_held(attribution), _allocated(attribution)) == ([], [0.0, 0.0])
+    assert (_held(attribution), _allocated(attribution)) == ([], [None, 0.0])
     assert [conflict.kind for conflict in attribution.conflicts] == [ConflictKind.SOURCE_DISAGREEMENT]
 
 

@@ -295,7 +295,7 @@ def test_unreadable_process_list_is_absent_and_never_zero() -> None:
     attribution = _attribute(b0(devices=(_g0(used=20 * GIB, processes=None),)))
     row = _row(attribution)
     assert (row.memory_used_bytes, row.processes) == (None, None)
-    assert _rest(attribution) == {}
+    assert _rest(attribution) == {R.NOT_MEASURED: 20 * GIB}
 
 
 def test_holder_without_a_process_has_an_explicit_zero() -> None:
