@@ -20,6 +20,7 @@ from exporter.config.policy import ownership_policy
 from exporter.config.schema import Config
 from exporter.config.units import Address
 from exporter.exposition.server import create_application, create_runner
+from exporter.model.ledger import LedgerRules
 from exporter.model.published import Build, Published
 from exporter.sources.kubernetes.connection import Connection
 from exporter.sources.kubernetes.lookups import Namespaces, Node, Owners
@@ -97,7 +98,7 @@ async def run_until(stop: asyncio.Event, config: Config, *, simulated: bool, lis
         policy=ownership_policy(config),
         interval_seconds=config.interval,
         max_age_seconds=config.max_age,
-        active_above_ratio=config.activity.active_above,
+        ledger=LedgerRules(active_above_ratio=config.activity.active_above),
     )
     application = create_application(
         latest=latest.get,

@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeVar
 
 from exporter.accounting.activity import judge
 from exporter.accounting.health import source_health
-from exporter.accounting.ledger import account
+from exporter.accounting.ledger import Change, account
 from exporter.attribution.join import attribute
 from exporter.attribution.wanted import gpu_pods, namespaces_wanted, owners_wanted, pids_wanted
 from exporter.model.attribution import Attribution
 from exporter.model.device import NvmlState
 from exporter.model.holding import Holdings
-from exporter.model.ledger import Ledger
+from exporter.model.ledger import Ledger, LedgerRules
 from exporter.model.policy import OwnershipPolicy
 from exporter.model.process import ProcessTable
 from exporter.model.published import Build, Published
@@ -103,6 +103,16 @@ class Sources:
 
 
 @dataclass(frozen=True, slots=True)
+class Clock:
+    """Where the time comes from; a test, or a benchmark that compresses time, brings its own."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    """Seconds since some moment; never goes back."""
+    wall: Callable[[], float] = time.time
+    """Unix time in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What a cycle needs to know beside its sources."""
 
@@ -112,7 +122,8 @@ class Settings:
     interval_seconds: float = 5.0
     max_age_seconds: float = 60.0
     """How long the last good holdings and metadata are used. Measured values never are."""
-    active_above_ratio: float = 0.01
+    ledger: LedgerRules = LedgerRules()
+    clock: Clock = Clock()
 
 
 async def run_cycle(sources: Sources, settings: Settings, previous: Published) -> Published:
@@ -120,8 +131,9 @@ async def run_cycle(sources: Sources, settings: Settings, previous: Published) -
     started = time.monotonic()
     snapshot = await take_snapshot(sources, settings, previous.snapshot)
     health = source_health(snapshot)
-    attribution = judge(await _attributed(snapshot, settings, previous), settings.active_above_ratio)
-    ledger = account(previous.ledger, previous.snapshot, snapshot, health, time.monotonic() - started)
+    attribution = judge(await _attributed(snapshot, settings, previous), settings.ledger.active_above_ratio)
+    change = Change(previous.snapshot, snapshot, attribution, health, time.monotonic() - started)
+    ledger = account(previous.ledger, change, settings.ledger)
     return Published(
         generation=previous.generation + 1,
         snapshot=snapshot,
@@ -148,7 +160,7 @@ async def take_snapshot(sources: Sources, settings: Settings, previous: Snapshot
         _timed(sources.node.read()),
     )
     pods_reading = sources.pods.read()
-    now = time.monotonic()
+    now = settings.clock.monotonic()
     keep = Keeper(now, settings.max_age_seconds)
     measured = keep.measured(nvml, nvml_seconds)
     held = keep.metadata(holdings, previous.pod_resources, holdings_seconds)
@@ -163,7 +175,7 @@ async def take_snapshot(sources: Sources, settings: Settings, previous: Snapshot
     return Snapshot(
         node=settings.node,
         taken_at=now,
-        timestamp_seconds=time.time(),
+        timestamp_seconds=settings.clock.wall(),
         pod_generation=sources.pods.generation,
         nvml=measured,
         pod_resources=held,
@@ -206,11 +218,12 @@ async def _timed(read: Awaitable[Reading[T]]) -> tuple[Reading[T], float]:
 
 def beginning(settings: Settings) -> Published:
     """What there is before the first cycle: nothing is known, and nothing has been counted."""
-    never: Observed[Any] = Observed(usable=None, missing=Missing(MissingReason.STARTING, time.monotonic()))
+    now = settings.clock.monotonic()
+    never: Observed[Any] = Observed(usable=None, missing=Missing(MissingReason.STARTING, now))
     snapshot = Snapshot(
         node=settings.node,
-        taken_at=time.monotonic(),
-        timestamp_seconds=time.time(),
+        taken_at=now,
+        timestamp_seconds=settings.clock.wall(),
         nvml=never,
         pod_resources=never,
         pods=never,

@@ -1,12 +1,14 @@
 """account(): the old ledger and one cycle give the new ledger. Nothing in it ever falls."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from exporter.accounting.health import Health, observations
+from exporter.model.attribution import Attribution
 from exporter.model.device import Device
 from exporter.model.ids import DeviceUuid
-from exporter.model.ledger import Histogram, Ledger, MonotoneCounter
+from exporter.model.ledger import Histogram, Ledger, LedgerRules, MonotoneCounter
 from exporter.model.snapshot import Snapshot
 
 NEW_BEGINNING_BELOW = 0.5
@@ -17,16 +19,29 @@ Key = TypeVar("Key", bound=Hashable)
 DURATION_BOUNDS_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-def account(ledger: Ledger, previous: Snapshot, snapshot: Snapshot, health: Health, cycle_seconds: float) -> Ledger:
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One cycle, as the ledger counts it."""
+
+    previous: Snapshot
+    """The snapshot before this one."""
+    snapshot: Snapshot
+    attribution: Attribution
+    """The join of this snapshot, states judged."""
+    health: Health
+    cycle_seconds: float
+    """What this cycle took up to here."""
+
+
+def account(ledger: Ledger, change: Change, rules: LedgerRules) -> Ledger:
     """Count one cycle.
 
     Args:
         ledger: What was counted so far.
-        previous: The snapshot before this one; a failed read that both carry is one failure.
-        snapshot: This cycle's readings.
-        health: How each source did.
-        cycle_seconds: What this cycle took up to here.
+        change: What happened.
+        rules: When what is counted is published.
     """
+    previous, snapshot, health, cycle_seconds = change.previous, change.snapshot, change.health, change.cycle_seconds
     devices = snapshot.nvml.value.devices if snapshot.nvml.value else ()
     return Ledger(
         energy_joules=_advance(ledger.energy_joules, _energies(devices)),

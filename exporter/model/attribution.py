@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
+from exporter.model.activity import Activity
 from exporter.model.device import Device, MigInstance
 from exporter.model.holding import Holding
 from exporter.model.ids import ContainerKey, DeviceUuid, MigKey, PodUid
@@ -61,7 +62,23 @@ class UnattributedReason(StrEnum):
     MPS_SERVER = "mps_server"
     """Held by the MPS server on behalf of clients that the driver does not tell apart."""
     NOT_MEASURED = "not_measured"
+    """Used, and nobody could measure by whom; of energy: drawn while nobody watched."""
     UNALLOCATED = "unallocated"
+    """Of energy: the part of the GPU that nobody held."""
+
+
+@unique
+class UnallocatedReason(StrEnum):
+    """Why nobody holds a part of a GPU; stands in ``gpu_unallocated_seconds_total{reason}``."""
+
+    FREE = "free"
+    """It could be given to somebody."""
+    CORDONED = "cordoned"
+    """The node is unschedulable."""
+    UNHEALTHY = "unhealthy"
+    """The device does not answer, or the kubelet does not give it out."""
+    FRAGMENT = "fragment"
+    """A part of a GPU in MIG mode that is in no instance, or a replica that nobody took while others did."""
 
 
 @unique
@@ -137,8 +154,12 @@ class ContainerRow:
     """Part of the physical GPU that it holds, 0 to 1; 0 where it holds nothing; None: the size of its instance is unknown."""
     uses_unheld: bool = False
     """True if it is certain that it was not given the device that it uses; False also where nobody can say."""
+    place_ratio: float | None = 1.0
+    """Size of the device it runs on as a part of the physical GPU: 1 for a whole GPU, slices for a MIG instance; None: unknown."""
     utilization_ratio: float | None = None
-    """Part of the device it runs on (GPU or MIG instance) that it kept busy, 0 to 1; None: unknown."""
+    """Part of the device it runs on (GPU or MIG instance) that it kept busy in this cycle, 0 to 1; None: unknown."""
+    activity: Activity | None = None
+    """The same sample by sample for a sole user; a sharer's is flat, at its mean; None: unknown."""
     memory_used_bytes: int | None = None
     """Summed over its processes on the device; None: unknown."""
     processes: int | None = None
@@ -146,6 +167,8 @@ class ContainerRow:
     state: State = State.UNKNOWN
     state_evidence: str = ""
     """One sentence for people: why this state."""
+    started_timestamp_seconds: float | None = None
+    """When the container started, else its pod; None: unknown."""
 
     @property
     def holds(self) -> bool:
@@ -161,6 +184,18 @@ class DeviceRow:
     sharing: Sharing
     allocated_ratio: float | None
     """Sum of the shares held, 0 to 1; None while no source can say."""
+    activity: Activity | None = None
+    """What the GPU did in this cycle; in MIG mode the sum over its instances by their size; None: not measured."""
+    utilization_ratio: float | None = None
+    """Mean over the cycle, 0 to 1; in the first cycle the driver's own last period."""
+    unattributed_ratios: Mapping[UnattributedReason, float] = field(default_factory=dict)
+    """Parts of `utilization_ratio` that are nobody's, above 0; they and what rows have of it add up to it."""
+    unallocated_ratios: Mapping[UnallocatedReason, float] = field(default_factory=dict)
+    """Parts of the GPU that nobody holds, above 0."""
+    allocation_unknown_ratio: float = 0.0
+    """Part of the GPU of which no source can say who holds it. Shares, unallocated parts and this add up to 1."""
+    price_per_hour: float | None = None
+    """Of the whole GPU at this moment, in the currency of `Attribution.currency`; None: no price is known."""
     unattributed_memory_bytes: Mapping[UnattributedReason, int] = field(default_factory=dict)
     mig_share_ratios: Mapping[MigKey, float] = field(default_factory=dict)
     """Part of the physical GPU that each MIG instance is, 0 to 1."""
@@ -230,6 +265,8 @@ class Recollection:
     """Highest replica number ever seen, + 1."""
     listed: Mapping[Holding, float] = field(default_factory=dict)
     """When the kubelet last named each holding, in monotonic seconds."""
+    owners: Mapping[PodUid, Ownership] = field(default_factory=dict)
+    """The last complete ownership of each pod that is still there: what a failed look-up falls back to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,3 +284,5 @@ class Attribution:
     allocated: Mapping[str, int] = field(default_factory=dict)
     """Device-plugin units by GPU resource that pods hold."""
     recollection: Recollection = field(default_factory=Recollection)
+    currency: str = ""
+    """Of all prices."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
+from exporter.model.activity import Activity
 from exporter.model.ids import DeviceUuid, MigKey, MigUuid
 
 
@@ -56,9 +57,11 @@ class ProcessUse:
 
     pid: int
     sm_ratio: float
-    """Share of the sample window in which this process was on the SMs, 0 to 1. A statistical estimate by the driver.
+    """Share of the measured time of the device's activity in which this process was on it, 0 to 1. A statistical estimate.
 
-    Source: nvmlDeviceGetProcessUtilization().smUtil, in percent there.
+    Each slot of the driver's ring names one process: the one that was on the engine when the sample was taken. Source:
+    nvmlDeviceGetProcessesUtilizationInfo().smUtil or nvmlDeviceGetProcessUtilization().smUtil, in percent of the samples
+    there; or the growth of nvmlAccountingStats_v2_t.sumGpuUtil where accounting mode is on.
     """
 
 
@@ -76,6 +79,15 @@ class MigInstance:
     memory_used_bytes: int | None
     """Shared by all compute instances of one GPU instance."""
     memory_total_bytes: int | None
+    activity: Activity | None = None
+    """Graphics engine activity of the GPU instance (GPM) since the last cycle; None: no GPM, or no earlier sample.
+
+    Of the whole GPU instance: with several compute instances in it, each of them carries the same figure.
+    """
+    sm_active_ratio: float | None = None
+    """GPM, mean since the last cycle; of the whole GPU instance."""
+    tensor_active_ratio: float | None = None
+    """GPM, mean since the last cycle; of the whole GPU instance."""
 
     @property
     def key(self) -> MigKey:
@@ -90,7 +102,7 @@ class RejectedReading:
     reading: str
     """What was read, e.g. ``utilization``."""
     reason: str
-    """``out_of_range``, ``not_available``, ``unknown_process``."""
+    """``out_of_range``, ``not_available``, ``stale``, ``duplicate``, ``foreign``, ``fell``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +126,19 @@ class Device:
     """Set if the device did not answer; measured fields are None then, identity is the last known."""
 
     utilization_ratio: float | None = None
-    """Share of NVML's last sample period in which a kernel ran, 0 to 1; None in MIG mode, where the driver cannot say.
+    """Share of time in which a kernel ran, 0 to 1: the mean over `activity`; None in MIG mode, where the driver cannot say.
 
-    Source: nvmlDeviceGetUtilizationRates().gpu, in percent there.
+    In the first cycle, which has no stretch of time yet, NVML's own last sample period.
     """
+    activity: Activity | None = None
+    """Everything that the driver sampled since the last cycle; None in the first one, in MIG mode, and where it cannot say.
+
+    Source: nvmlDeviceGetSamples(GPU_UTILIZATION_SAMPLES); nvmlDeviceGetUtilizationRates().gpu where there is no ring.
+    """
+    sm_active_ratio: float | None = None
+    """Share of the SMs that were active, 0 to 1, mean since the last cycle. Source: GPM, Hopper and newer."""
+    tensor_active_ratio: float | None = None
+    """Share of cycles in which a tensor pipe was active, 0 to 1, mean since the last cycle. Source: GPM."""
     memory_used_bytes: int | None = None
     """Allocations only where the driver tells them apart (memory v2), else reserved included (v1)."""
     memory_reserved_bytes: int | None = None

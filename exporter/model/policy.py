@@ -56,6 +56,27 @@ class ClassRule:
 
 
 @dataclass(frozen=True, slots=True)
+class PriceRule:
+    """A price and what it is for. Each pattern is a shell pattern (``*``, ``?``); an empty one fits everything."""
+
+    price_per_gpu_hour: float
+    model: str = ""
+    capacity: str = ""
+    region: str = ""
+    instance_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceBook:
+    """What a GPU costs by the hour: the first rule that fits."""
+
+    currency: str = "USD"
+    rules: tuple[PriceRule, ...] = ()
+    default_per_gpu_hour: float | None = None
+    """Where no rule fits; None: no price, and so no cost."""
+
+
+@dataclass(frozen=True, slots=True)
 class OwnershipPolicy:
     """Everything `attribution.ownership` needs to know."""
 
@@ -71,6 +92,7 @@ class OwnershipPolicy:
     """Longer values are cut."""
     classes: tuple[ClassRule, ...] = ()
     class_annotation: str = "gpu-ownership/class"
+    prices: PriceBook = field(default_factory=PriceBook)
 
     @property
     def fields(self) -> tuple[OwnerField, ...]:

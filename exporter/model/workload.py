@@ -66,6 +66,8 @@ class Pod:
     containers: tuple[Container, ...] = ()
     container_names: Mapping[ContainerId, str] = field(default_factory=dict)
     """Container id to name, for all kinds of containers, the last terminated instance included."""
+    container_starts: Mapping[str, float] = field(default_factory=dict)
+    """Container name to Unix time at which it began to run; running containers only."""
     cgroup_uids: tuple[PodUid, ...] = ()
     """Further UIDs under which the kubelet knows it: a static pod's configuration hash, dashes removed, lower case."""
     is_mirror: bool = False

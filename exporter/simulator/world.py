@@ -46,6 +46,27 @@ class SimProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SimBurst:
+    """Work of one process between two moments of the GPU's clock; what several do at once is sliced between them."""
+
+    pid: int
+    start_us: int
+    end_us: int
+    """Microseconds of the GPU's clock, end excluded. With `SimDevice.load_period_us` they repeat with that period."""
+    percent: int = 100
+    """Share of the time in which a kernel runs."""
+    gi: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimSample:
+    """A sample as the ring holds it, right or wrong."""
+
+    timestamp_us: int
+    percent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimDevice:
     """A physical GPU. A value of None makes the call for it answer NVML_ERROR_NOT_SUPPORTED."""
 
@@ -79,6 +100,26 @@ class SimDevice:
     clock_event_ns: Mapping[int, int] = field(default_factory=dict)
     """Field id (74, 76, 269, 270, 271) to nanoseconds; absent ids are not supported."""
     processes: tuple[SimProcess, ...] = ()
+    load: tuple[SimBurst, ...] | None = None
+    """A scripted load: ring, process utilisation, GPM, accounting, utilisation rates and energy all follow from it.
+
+    None: no ring (nvmlDeviceGetSamples answers NOT_FOUND), and the other figures are those given above.
+    """
+    load_period_us: int = 0
+    """The script repeats with this period; 0: once."""
+    busy_power: int = 0
+    """Milliwatts that a kernel draws on top of `power`, with a script: energy grows by both."""
+    ring_rests: bool = True
+    """True: slots in which nothing ran are not recorded, as on an idle GPU. False: they are recorded as 0."""
+    ring: tuple[SimSample, ...] | None = None
+    """The ring's very content, told whole whatever was asked for; for faults. Beats `load`."""
+    gpm: bool = False
+    """True: GPM is supported (Hopper and newer)."""
+    sm_percent_of_busy: int = 80
+    """GPM: part of the busy time's SM cycles that are active."""
+    tensor_percent_of_busy: int = 50
+    accounting: bool = False
+    """True: an admin has switched accounting mode on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
