@@ -21,6 +21,28 @@ def judge(attribution: Attribution, active_above_ratio: float) -> Attribution:
     return replace(attribution, containers=containers, pods=pods)
 
 
+def state_seconds(row: ContainerRow, elapsed_seconds: float, active_above_ratio: float) -> dict[State, float]:
+    """How long a holder's device was in which state in this cycle; together the whole cycle.
+
+    A sole user's time is told sample by sample; a sharer's figure is one for the whole cycle.
+
+    Args:
+        row: A holder, its state judged or not.
+        elapsed_seconds: Length of the cycle.
+        active_above_ratio: As in `judge`.
+    """
+    activity = row.activity
+    if activity is None or activity.measured_seconds <= 0:
+        return {State.UNKNOWN: elapsed_seconds}
+    scale = elapsed_seconds / activity.seconds
+    active = activity.active_seconds(active_above_ratio) * scale
+    lost = activity.lost_seconds * scale
+    seconds = {State.ACTIVE: active, State.UNKNOWN: lost}
+    idle, _ = _idle_kind(row)
+    seconds[idle] = seconds.get(idle, 0.0) + max(elapsed_seconds - active - lost, 0.0)
+    return {state: amount for state, amount in seconds.items() if amount > 0}
+
+
 def _with_state(row: ContainerRow, active_above_ratio: float) -> ContainerRow:
     if not row.holds:
         evidence = "Uses a device that it does not hold." if row.uses_unheld else "Who holds this device is unknown."
@@ -33,15 +55,28 @@ def _state(row: ContainerRow, active_above_ratio: float) -> tuple[State, str]:
     if row.utilization_ratio is None:
         return State.UNKNOWN, "Its activity could not be measured."
     busy = f"{row.utilization_ratio:.0%} busy"
-    if row.utilization_ratio > active_above_ratio:
+    if is_active(row, active_above_ratio):
         return State.ACTIVE, f"{busy}."
+    state, why = _idle_kind(row)
+    return state, f"{busy}, {why}."
+
+
+def is_active(row: ContainerRow, active_above_ratio: float) -> bool:
+    """True if it worked at any time of this cycle, be it for one sample."""
+    if row.activity is not None:
+        return row.activity.active_seconds(active_above_ratio) > 0
+    return row.utilization_ratio is not None and row.utilization_ratio > active_above_ratio
+
+
+def _idle_kind(row: ContainerRow) -> tuple[State, str]:
+    """What its time is while it does not work, and why."""
     if row.processes is None:
-        return State.UNKNOWN, f"{busy}, and its processes could not be read."
+        return State.UNKNOWN, "and its processes could not be read"
     if row.processes > 0:
-        return State.IDLE_HELD, f"{busy}, {_counted(row.processes)} on the device."
+        return State.IDLE_HELD, f"{_counted(row.processes)} on the device"
     if row.memory_used_bytes:
-        return State.IDLE_HELD, f"{busy}, memory held without a process."
-    return State.IDLE_EMPTY, f"{busy}, no process on the device."
+        return State.IDLE_HELD, "memory held without a process"
+    return State.IDLE_EMPTY, "no process on the device"
 
 
 def _counted(processes: int) -> str:

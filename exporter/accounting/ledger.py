@@ -1,22 +1,37 @@
-"""account(): the old ledger and one cycle give the new ledger. Nothing in it ever falls."""
+"""account(): the old ledger and one cycle give the new ledger. Nothing that it shows ever falls.
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+A cycle is booked if devices could be read at both of its ends: what happened while nobody watched is nobody's. The cycle has
+the attribution of its end.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from exporter.accounting.health import Health, observations
-from exporter.model.attribution import Attribution
+from exporter.accounting import own_counts
+from exporter.accounting.booking import Use, device_amounts, device_subject, mig_amounts, rows_on, uses
+from exporter.accounting.books import Books
+from exporter.accounting.counters import Step, follow
+from exporter.accounting.energy import Drawn, split_energy
+from exporter.accounting.health import Health
+from exporter.accounting.idle import advance_clock, kept_clocks, use_key
+from exporter.accounting.pending import book_uses
+from exporter.model.attribution import Attribution, DeviceRow, UnattributedReason
 from exporter.model.device import Device
 from exporter.model.ids import DeviceUuid
-from exporter.model.ledger import Histogram, Ledger, LedgerRules, MonotoneCounter
+from exporter.model.ledger import Account, IdleClock, Ledger, LedgerRules, MonotoneCounter, Quantity, UseKey
 from exporter.model.snapshot import Snapshot
-
-NEW_BEGINNING_BELOW = 0.5
-"""A counter that falls to less than this part of its last reading has begun anew."""
 
 Key = TypeVar("Key", bound=Hashable)
 
-DURATION_BOUNDS_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+POWER_MARGIN = 1.5
+"""A GPU that draws this much more than its limit for a whole cycle has misread its energy."""
+MOST_WATTS = 3000.0
+"""The same for one that does not tell its limit."""
+MOST_CLOCK_EVENT_SECONDS_PER_SECOND = 2.0
+CLOCKS_DIFFER = 1.1
+"""A cycle's length by the wall clock and by the monotonic clock is the same up to this factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +47,21 @@ class Change:
     cycle_seconds: float
     """What this cycle took up to here."""
 
+    @property
+    def elapsed_seconds(self) -> float:
+        """Time since the cycle before."""
+        return max(self.snapshot.taken_at - self.previous.taken_at, 0.0)
+
+    @property
+    def watched(self) -> bool:
+        """True if devices were read at its beginning and at its end."""
+        return self.previous.nvml.value is not None and self.snapshot.nvml.value is not None
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices of this cycle; none while NVML as a whole is missing."""
+        return () if self.snapshot.nvml.value is None else self.snapshot.nvml.value.devices
+
 
 def account(ledger: Ledger, change: Change, rules: LedgerRules) -> Ledger:
     """Count one cycle.
@@ -41,139 +71,143 @@ def account(ledger: Ledger, change: Change, rules: LedgerRules) -> Ledger:
         change: What happened.
         rules: When what is counted is published.
     """
-    previous, snapshot, health, cycle_seconds = change.previous, change.snapshot, change.health, change.cycle_seconds
-    devices = snapshot.nvml.value.devices if snapshot.nvml.value else ()
-    return Ledger(
-        energy_joules=_advance(ledger.energy_joules, _energies(devices)),
-        ecc_errors=_advance(ledger.ecc_errors, _ecc_errors(devices)),
-        clock_event_seconds=_advance(ledger.clock_event_seconds, _clock_events(devices)),
-        device_errors=_count(ledger.device_errors, _device_errors(devices)),
-        unidentified_errors=_count(ledger.unidentified_errors, _unidentified_errors(snapshot)),
-        source_errors=_count(ledger.source_errors, _source_errors(previous, snapshot, health)),
-        source_last_success_timestamp_seconds={
-            **ledger.source_last_success_timestamp_seconds,
-            **dict(_successes(snapshot, health)),
-        },
-        source_durations=_observe_all(ledger.source_durations, _durations(snapshot)),
-        rejected_readings=_count(ledger.rejected_readings, (*_rejected(devices), *_all_fallen(ledger, devices))),
-        cycle_duration=observe(ledger.cycle_duration, cycle_seconds),
+    counters = _count_readings(ledger, change)
+    booked = _book(counters.ledger, change, counters.drawn, rules)
+    return _count_own(booked, change, counters.rejected)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """What this cycle's readings of the driver's own counters came to."""
+
+    ledger: Ledger
+    drawn: Mapping[DeviceUuid, Drawn]
+    rejected: tuple[tuple[str, str], ...]
+
+
+def _count_readings(ledger: Ledger, change: Change) -> _Counters:
+    now = change.snapshot.timestamp_seconds
+    limits = {device.uuid: _most_watts(device) for device in change.devices}
+    energies = ((device.uuid, device.energy_joules) for device in change.devices if device.energy_joules is not None)
+    errors = (((device.uuid, kind), float(count)) for device in change.devices for kind, count in device.ecc_errors.items())
+    events = (((one.uuid, why), seconds) for one in change.devices for why, seconds in one.clock_event_seconds.items())
+    energy = _follow(ledger.energy_joules, energies, now, lambda uuid: limits[uuid])
+    ecc = _follow(ledger.ecc_errors, errors, now, lambda _: math.inf)
+    clocks = _follow(ledger.clock_event_seconds, events, now, lambda _: MOST_CLOCK_EVENT_SECONDS_PER_SECOND)
+    rejected = [("energy", step.rejected) for step in energy.values()]
+    rejected += [("ecc_errors", step.rejected) for step in ecc.values()]
+    rejected += [("clock_event", step.rejected) for step in clocks.values()]
+    return _Counters(
+        replace(
+            ledger,
+            energy_joules=_merged(ledger.energy_joules, energy),
+            ecc_errors=_merged(ledger.ecc_errors, ecc),
+            clock_event_seconds=_merged(ledger.clock_event_seconds, clocks),
+        ),
+        {uuid: _drawn(ledger.energy_joules.get(uuid), step.grown, change) for uuid, step in energy.items()},
+        tuple((reading, reason) for reading, reason in rejected if reason),
     )
 
 
-def _energies(devices: Iterable[Device]) -> Iterator[tuple[DeviceUuid, float]]:
-    for device in devices:
-        if device.energy_joules is not None:
-            yield device.uuid, device.energy_joules
+def _most_watts(device: Device) -> float:
+    return MOST_WATTS if device.power_limit_watts is None else max(device.power_limit_watts * POWER_MARGIN, 1.0)
 
 
-def _ecc_errors(devices: Iterable[Device]) -> Iterator[tuple[tuple[DeviceUuid, str], float]]:
-    for device in devices:
-        for kind, errors in device.ecc_errors.items():
-            yield (device.uuid, kind), errors
+def _drawn(before: MonotoneCounter | None, joules: float, change: Change) -> Drawn:
+    if before is None:
+        return Drawn(before_watching_joules=joules)
+    if not change.watched:
+        return Drawn(joules)
+    since = change.snapshot.timestamp_seconds - before.read_timestamp_seconds
+    return Drawn(joules, 1.0 if since <= change.elapsed_seconds * CLOCKS_DIFFER else change.elapsed_seconds / since)
 
 
-def _clock_events(devices: Iterable[Device]) -> Iterator[tuple[tuple[DeviceUuid, str], float]]:
-    for device in devices:
-        for reason, seconds in device.clock_event_seconds.items():
-            yield (device.uuid, reason), seconds
-
-
-def _device_errors(devices: Iterable[Device]) -> Iterator[tuple[DeviceUuid, str]]:
-    return ((device.uuid, str(device.trouble)) for device in devices if device.trouble)
-
-
-def _unidentified_errors(snapshot: Snapshot) -> Iterator[tuple[int, str]]:
-    state = snapshot.nvml.value
-    return ((index, str(trouble)) for index, trouble in (state.unidentified_devices if state else ()))
-
-
-def _all_fallen(ledger: Ledger, devices: Iterable[Device]) -> Iterator[tuple[str, str]]:
-    devices = tuple(devices)
-    yield from _fallen("energy", ledger.energy_joules, _energies(devices))
-    yield from _fallen("ecc_errors", ledger.ecc_errors, _ecc_errors(devices))
-    yield from _fallen("clock_event", ledger.clock_event_seconds, _clock_events(devices))
-
-
-def _rejected(devices: Iterable[Device]) -> Iterator[tuple[str, str]]:
-    return ((rejected.reading, rejected.reason) for device in devices for rejected in device.rejected)
-
-
-def _source_errors(previous: Snapshot, snapshot: Snapshot, health: Health) -> Iterator[tuple[str, str]]:
-    before, now = observations(previous), observations(snapshot)
-    for name, state in health.items():
-        if state.up:
-            continue
-        source = "nvml" if name == "processes" else name
-        observed, earlier = now.get(source), before.get(source)
-        repeated = (
-            observed is not None
-            and earlier is not None
-            and observed.missing is not None
-            and observed.missing == earlier.missing
+def _book(ledger: Ledger, change: Change, drawn: Mapping[DeviceUuid, Drawn], rules: LedgerRules) -> Ledger:
+    books = Books.open(ledger, ledger.clock_seconds + change.elapsed_seconds, rules)
+    if change.snapshot.nvml.value is None:
+        books.see_as_before()
+        return books.close(replace(ledger, watching_since_timestamp_seconds=None))
+    elapsed = change.elapsed_seconds if change.watched else 0.0
+    found: list[Use] = []
+    for row in change.attribution.devices:
+        of_device = drawn.get(row.device.uuid, Drawn())
+        _open_energy(books, row, of_device)
+        split = split_energy(row, rows_on(change.attribution, row.device.uuid), of_device)
+        amounts = device_amounts(row, elapsed, split, change.attribution.currency) | mig_amounts(row, elapsed)
+        books.book(amounts)
+        books.see(account.subject for account in amounts)
+        found += uses(change.attribution, row, elapsed, split, rules)
+    pending = book_uses(books, ledger.pending, found, rules)
+    now = change.snapshot.timestamp_seconds
+    since = ledger.watching_since_timestamp_seconds if change.watched else None
+    watching = now if since is None else since
+    lost = sum(row.activity.lost_seconds for row in change.attribution.devices if row.activity is not None and elapsed)
+    return books.close(
+        replace(
+            ledger,
+            watching_since_timestamp_seconds=watching,
+            pending=pending,
+            idle_clocks=_clocks(ledger, change, watching, books.now, rules),
+            gpu_indexes={**ledger.gpu_indexes, **{device.uuid: device.index for device in change.devices}},
+            lost_sample_seconds=ledger.lost_sample_seconds + lost,
         )
-        if not repeated:
-            yield name, state.reason
+    )
 
 
-def _successes(snapshot: Snapshot, health: Health) -> Iterator[tuple[str, float]]:
-    now = observations(snapshot)
-    for name, state in health.items():
-        if not state.up:
-            continue
-        usable = now[name].usable if name in now else None
-        age_seconds = 0.0 if usable is None else snapshot.taken_at - usable.taken_at
-        yield name, snapshot.timestamp_seconds - max(age_seconds, 0.0)
+def _open_energy(books: Books, row: DeviceRow, drawn: Drawn) -> None:
+    """What the driver had counted before the first look is part of the device's figure, and nobody's."""
+    if drawn.before_watching_joules > 0:
+        reason = UnattributedReason.NOT_MEASURED
+        account_of_it = Account(device_subject(row), Quantity.UNATTRIBUTED_ENERGY_JOULES, reason)
+        books.lay_down(account_of_it, drawn.before_watching_joules)
 
 
-def _durations(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
-    for name, observed in observations(snapshot).items():
-        if observed.duration_seconds is not None:
-            yield name, observed.duration_seconds
+def _clocks(
+    ledger: Ledger, change: Change, watching_since: float, clock_seconds: float, rules: LedgerRules
+) -> dict[UseKey, IdleClock]:
+    clocks = kept_clocks(ledger.idle_clocks, clock_seconds, rules)
+    for row in change.attribution.containers:
+        if row.holds:
+            clocks[use_key(row)] = advance_clock(
+                clocks.get(use_key(row)),
+                row,
+                timestamp_seconds=change.snapshot.timestamp_seconds,
+                watching_since_timestamp_seconds=watching_since,
+                watched=change.watched,
+                clock_seconds=clock_seconds,
+                rules=rules,
+            )
+    return clocks
 
 
-def _advance(counters: Mapping[Key, MonotoneCounter], readings: Iterable[tuple[Key, float]]) -> dict[Key, MonotoneCounter]:
-    """Follow counters that their keeper may reset; what is neither growth nor a new beginning is passed over."""
-    advanced = dict(counters)
-    for key, reading in readings:
-        before = counters.get(key, MonotoneCounter(last_reading=0.0, total=0.0))
-        if reading >= before.last_reading:
-            advanced[key] = MonotoneCounter(reading, before.total + (reading - before.last_reading))
-        elif _is_new_beginning(before, reading):
-            advanced[key] = MonotoneCounter(reading, before.total + reading)
-    return advanced
+def _count_own(ledger: Ledger, change: Change, rejected: Iterable[tuple[str, str]]) -> Ledger:
+    """What the exporter counts of itself."""
+    snapshot, devices = change.snapshot, change.devices
+    return replace(
+        ledger,
+        device_errors=own_counts.count(ledger.device_errors, own_counts.device_errors(devices)),
+        unidentified_errors=own_counts.count(ledger.unidentified_errors, own_counts.unidentified_errors(snapshot)),
+        source_errors=own_counts.count(
+            ledger.source_errors, own_counts.source_errors(change.previous, snapshot, change.health)
+        ),
+        source_last_success_timestamp_seconds={
+            **ledger.source_last_success_timestamp_seconds,
+            **dict(own_counts.successes(snapshot, change.health)),
+        },
+        source_durations=own_counts.observe_all(ledger.source_durations, own_counts.durations(snapshot)),
+        rejected_readings=own_counts.count(ledger.rejected_readings, (*own_counts.rejected(devices), *rejected)),
+        cycle_duration=own_counts.observe(ledger.cycle_duration, change.cycle_seconds),
+    )
 
 
-def _is_new_beginning(before: MonotoneCounter, reading: float) -> bool:
-    """A driver that was loaded anew counts from 0; one that takes back a little has misread."""
-    return reading <= before.last_reading * NEW_BEGINNING_BELOW
+def _follow(
+    counters: Mapping[Key, MonotoneCounter],
+    readings: Iterable[tuple[Key, float]],
+    timestamp_seconds: float,
+    most_per_second: Callable[[Key], float],
+) -> dict[Key, Step]:
+    return {key: follow(counters.get(key), reading, timestamp_seconds, most_per_second(key)) for key, reading in readings}
 
 
-def _fallen(
-    name: str, counters: Mapping[Key, MonotoneCounter], readings: Iterable[tuple[Key, float]]
-) -> Iterator[tuple[str, str]]:
-    for key, reading in readings:
-        before = counters.get(key)
-        if before is not None and reading < before.last_reading and not _is_new_beginning(before, reading):
-            yield name, "fell"
-
-
-def _count(counts: Mapping[Key, int], events: Iterable[Key]) -> dict[Key, int]:
-    counted = dict(counts)
-    for key in events:
-        counted[key] = counted.get(key, 0) + 1
-    return counted
-
-
-def _observe_all(histograms: Mapping[str, Histogram], values: Iterable[tuple[str, float]]) -> dict[str, Histogram]:
-    observed = dict(histograms)
-    for name, seconds in values:
-        observed[name] = observe(histograms.get(name), seconds)
-    return observed
-
-
-def observe(histogram: Histogram | None, seconds: float) -> Histogram:
-    """One more observation of a duration."""
-    before = histogram or Histogram(DURATION_BOUNDS_SECONDS, (0,) * (len(DURATION_BOUNDS_SECONDS) + 1), 0.0)
-    bucket = sum(1 for bound in before.bounds if seconds > bound)
-    counts = tuple(count + (position == bucket) for position, count in enumerate(before.counts))
-    return Histogram(before.bounds, counts, before.total + seconds)
+def _merged(counters: Mapping[Key, MonotoneCounter], steps: Mapping[Key, Step]) -> dict[Key, MonotoneCounter]:
+    return {**counters, **{key: step.counter for key, step in steps.items()}}

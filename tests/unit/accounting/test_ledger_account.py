@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.accounting.health import source_health
-from exporter.accounting.ledger import account, observe
+from exporter.accounting.ledger import Change, account
+from exporter.accounting.own_counts import observe
+from exporter.model.attribution import Attribution
 from exporter.model.device import Device, DeviceTrouble, NvmlState, RejectedReading
 from exporter.model.ids import DeviceUuid
-from exporter.model.ledger import Ledger
+from exporter.model.ledger import Ledger, LedgerRules
 from exporter.model.reading import Fresh, Missing, MissingReason, Observed
 from exporter.model.snapshot import Snapshot
 
@@ -39,7 +41,8 @@ def _seen(*devices: Device, at: float = 1.0) -> Snapshot:
 
 
 def _account(ledger: Ledger, snapshot: Snapshot, previous: Snapshot | None = None) -> Ledger:
-    return account(ledger, previous or _snapshot(NEVER), snapshot, source_health(snapshot), 0.01)
+    change = Change(previous or _snapshot(NEVER), snapshot, Attribution(), source_health(snapshot), 0.01)
+    return account(ledger, change, LedgerRules())
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1e9)), max_size=30))
@@ -54,11 +57,11 @@ def test_energy_of_any_readings_never_falls(readings: list[float | None]) -> Non
 
 
 def test_energy_over_a_driver_reload_adds_what_came_after() -> None:
-    """5000, 5100, reload, 20: what was used is 5120."""
+    """5000, 5100, reload, 20, 30: what was used is 5130."""
     ledger = Ledger()
-    for joules in (5000.0, 5100.0, 20.0):
+    for joules in (5000.0, 5100.0, 20.0, 30.0):
         ledger = _account(ledger, _seen(Device(uuid=GPU, index=0, energy_joules=joules, processes=())))
-    assert ledger.energy_joules[GPU].total == pytest.approx(5120.0)
+    assert ledger.energy_joules[GPU].total == pytest.approx(5130.0)
 
 
 def test_energy_that_cannot_be_read_stays_as_it_was() -> None:
