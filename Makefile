@@ -9,7 +9,7 @@ PYTHON := $(VENV)/bin/python
 LISTEN ?= :9836
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo run test check lint types imports unit e2e docs proto lock screenshot clean
+.PHONY: help demo run test check lint types imports unit e2e gpu-check docs proto lock screenshot clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 14
@@ -39,6 +39,10 @@ unit: $(VENV)/.development ## pure rooms, sources against their stand-ins, the l
 
 e2e: $(VENV)/.development $(VENV)/.programs ## the process itself over the simulated node
 	$(VENV)/bin/pytest tests/e2e
+
+gpu-check: $(VENV)/.development ## on a machine with an NVIDIA GPU: the real driver against a known load (5 minutes)
+	$(VENV)/bin/pytest tests/gpu -m gpu -p no:cacheprovider
+	@echo "What it showed: build/gpu-check.md"
 
 docs: $(VENV)/.development ## docs/metrics.md and docs/configuration.md from the code
 	$(PYTHON) scripts/generate_docs.py
