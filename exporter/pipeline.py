@@ -8,7 +8,7 @@ names reaches the next one through here.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from exporter.accounting.activity import judge
@@ -122,8 +122,8 @@ class Settings:
     interval_seconds: float = 5.0
     max_age_seconds: float = 60.0
     """How long the last good holdings and metadata are used. Measured values never are."""
-    ledger: LedgerRules = LedgerRules()
-    clock: Clock = Clock()
+    ledger: LedgerRules = field(default_factory=LedgerRules)
+    clock: Clock = field(default_factory=Clock)
 
 
 async def run_cycle(sources: Sources, settings: Settings, previous: Published) -> Published:

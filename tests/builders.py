@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from exporter.model.activity import Activity, Span
 from exporter.model.device import Device, GpuProcess, MigInstance, MigMode, NvmlState, ProcessKind, ProcessUse
 from exporter.model.holding import Holding, Holdings
 from exporter.model.ids import ContainerId, DeviceUuid, MigUuid, PodUid, ProcessKey
@@ -34,6 +35,7 @@ NOW = 1000.0
 TIMESTAMP = 1_796_000_000.0
 """Unix time of the same instant: 2026-11-30."""
 NODE = "gpu-n1"
+CYCLE_SECONDS = 5.0
 
 
 def gpu_uuid(number: int) -> DeviceUuid:
@@ -62,8 +64,15 @@ U1 = pod_uid(1)
 C1 = container_id(1)
 
 
+def an_activity(*pieces: tuple[float, float | None]) -> Activity:
+    """(seconds, ratio) pieces of a cycle."""
+    return Activity(tuple(Span(seconds, ratio) for seconds, ratio in pieces))
+
+
 def a_device(*, number: int = 0, **changes: Any) -> Device:
-    """A GPU without MIG, idle and empty."""
+    """A GPU without MIG, idle and empty; its activity is a whole cycle at its utilisation, unless said otherwise."""
+    ratio = changes.get("utilization_ratio", 0.0)
+    changes.setdefault("activity", None if ratio is None else an_activity((CYCLE_SECONDS, ratio)))
     device = Device(
         uuid=gpu_uuid(number),
         index=number,

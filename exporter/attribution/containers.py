@@ -2,14 +2,30 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from exporter.attribution.holders import Held
 from exporter.attribution.memory import MemorySplit
 from exporter.attribution.presence import Presence, RowKey
-from exporter.attribution.shares import Shares
+from exporter.attribution.shares import Shares, part_of_gpu
+from exporter.attribution.utilization import UtilizationSplit
 from exporter.model.attribution import Allocation, ContainerRow, Ownership, PlaceKey
-from exporter.model.device import MigInstance
-from exporter.model.ids import ContainerKey, MigKey
+from exporter.model.device import Device, MigInstance
+from exporter.model.ids import ContainerKey, MigKey, PodUid
+from exporter.model.workload import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What rows say of the pod that they belong to."""
+
+    owner_of: Callable[[ContainerKey], Ownership]
+    pods: Mapping[PodUid, Pod]
+
+    def started(self, container: ContainerKey) -> float | None:
+        """Unix time at which the container began to run, else its pod; None: unknown."""
+        pod = self.pods.get(container.pod_uid)
+        return None if pod is None else pod.container_starts.get(container.container, pod.start_timestamp_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +35,16 @@ class DeviceUse:
     presence: Presence
     held: tuple[Held, ...]
     memory: MemorySplit
-    utilization: Mapping[RowKey, float | None]
+    utilization: UtilizationSplit
 
 
-def container_rows(
-    use: DeviceUse, shares: Shares, owner_of: Callable[[ContainerKey], Ownership], *, holders_known: bool
-) -> Iterable[ContainerRow]:
+def container_rows(use: DeviceUse, shares: Shares, facts: PodFacts, *, holders_known: bool) -> Iterable[ContainerRow]:
     """The rows of one device.
 
     Args:
         use: Everybody on the device.
         shares: Who has how much.
-        owner_of: Owner of a container's pod.
+        facts: What is known of each container's pod.
         holders_known: True if it is certain who holds the device, and who does not.
     """
     device = use.presence.device
@@ -42,11 +56,14 @@ def container_rows(
             container=container,
             device=device.uuid,
             mig=None if mig is None else instances[mig],
-            owner=owner_of(container),
+            owner=facts.owner_of(container),
             allocations=allocations.get(row, ()),
             share_ratio=_share(shares, container, (device.uuid, mig)),
             uses_unheld=holders_known and row not in allocations and not _of_a_holder(container, use.held),
-            utilization_ratio=use.utilization[row],
+            place_ratio=None if (size := _size(device, mig, instances)) is None else float(size),
+            utilization_ratio=use.utilization.by_row.get(row),
+            activity=use.utilization.activities.get(row),
+            started_timestamp_seconds=facts.started(container),
             memory_used_bytes=use.memory.by_row[row],
             processes=use.presence.processes(row),
         )
@@ -55,6 +72,10 @@ def container_rows(
 def row_order(row: ContainerRow) -> tuple[ContainerKey, str, tuple[MigKey, ...]]:
     """Sort key: container by container, then device by device."""
     return (row.container, row.device, () if row.mig is None else (row.mig.key,))
+
+
+def _size(device: Device, mig: MigKey | None, instances: Mapping[MigKey, MigInstance]) -> Fraction | None:
+    return part_of_gpu(device, None if mig is None else instances[mig])
 
 
 def _share(shares: Shares, container: ContainerKey, place: PlaceKey) -> float | None:

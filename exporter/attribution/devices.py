@@ -4,7 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from exporter.attribution.holders import Held
+from exporter.attribution.replicas import Advertised
 from exporter.attribution.shares import Shares, part_of_gpu
+from exporter.attribution.unallocated import Market, rest_of
+from exporter.attribution.utilization import UtilizationSplit
 from exporter.model.attribution import DeviceRow, PlaceKey, Sharing, UnattributedReason
 from exporter.model.device import Device, MigMode, ProcessKind
 from exporter.model.ids import DeviceUuid
@@ -28,16 +31,38 @@ class Allocations:
     """True if the kubelet said what it can give out."""
     possible: frozenset[DeviceUuid] = frozenset()
     """Devices that an unresolved allocation may be on."""
+    market: Market = field(default_factory=lambda: Market(Advertised(), cordoned=False))
 
 
-def device_row(device: Device, allocations: Allocations, sharing: Sharing, rest: Mapping[UnattributedReason, int]) -> DeviceRow:
-    """Put the row together."""
+def device_row(
+    device: Device,
+    allocations: Allocations,
+    sharing: Sharing,
+    memory: Mapping[UnattributedReason, int],
+    utilization: UtilizationSplit,
+) -> DeviceRow:
+    """Put the row together.
+
+    Args:
+        device: The device.
+        allocations: Who holds what.
+        sharing: How it is shared.
+        memory: What of its memory is nobody's.
+        utilization: Whose its utilisation was.
+    """
     sizes = {mig.key: part_of_gpu(device, mig) for mig in device.mig_instances}
+    allocated = _allocated_ratio(device, allocations)
+    rest = rest_of(device, allocations.shares, allocations.market, known=allocated is not None)
     return DeviceRow(
         device=device,
         sharing=sharing,
-        allocated_ratio=_allocated_ratio(device, allocations),
-        unattributed_memory_bytes=dict(sorted(rest.items())),
+        allocated_ratio=allocated,
+        activity=utilization.activity,
+        utilization_ratio=utilization.utilization_ratio,
+        unattributed_ratios=dict(sorted(utilization.unattributed.items())),
+        unallocated_ratios=rest.unallocated,
+        allocation_unknown_ratio=rest.unknown,
+        unattributed_memory_bytes=dict(sorted(memory.items())),
         mig_share_ratios={key: float(size) for key, size in sorted(sizes.items()) if size is not None},
     )
 

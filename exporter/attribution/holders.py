@@ -128,7 +128,8 @@ def _holder(holding: Holding | ClaimedDevice, pods: PodIndex) -> ContainerKey | 
     pod = pods.by_name.get((holding.namespace, holding.pod))
     if pod is not None:
         return None if pod.terminal else container_key(pod, holding.container)
-    return None if pods.complete else ContainerKey(PodUid(""), holding.namespace, holding.pod, holding.container)
+    uid = pods.remembered.get((holding.namespace, holding.pod), PodUid(""))
+    return None if pods.complete else ContainerKey(uid, holding.namespace, holding.pod, holding.container)
 
 
 def _in_doubt(

@@ -4,18 +4,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from exporter.attribution.conflicts import running_elsewhere
-from exporter.attribution.containers import DeviceUse, container_rows, row_order
+from exporter.attribution.containers import DeviceUse, PodFacts, container_rows, row_order
 from exporter.attribution.devices import Allocations, device_row, may_be_served, sharing_of
 from exporter.attribution.holders import Holders, count_units, find_holders, gpu_holdings
 from exporter.attribution.memory import split_memory
+from exporter.attribution.mig_utilization import split_mig_utilization
+from exporter.attribution.node_identity import node_identity
 from exporter.attribution.owners import owners_of_pods
 from exporter.attribution.podrows import pod_rows
 from exporter.attribution.pods import index_pods
 from exporter.attribution.presence import who_is_here
+from exporter.attribution.prices import price_of
 from exporter.attribution.processes import Whose, is_mps_server, processes_known, whose_processes
 from exporter.attribution.replicas import advertised_replicas, count_replicas, gpu_ids, recollect
 from exporter.attribution.restart import prolong
 from exporter.attribution.shares import divide
+from exporter.attribution.unallocated import Market
 from exporter.attribution.utilization import split_utilization
 from exporter.attribution.wanted import asks_for_gpu, gpu_pods, gpu_resources, pids_wanted
 from exporter.model.attribution import (
@@ -30,7 +34,7 @@ from exporter.model.attribution import (
     UnattributedReason,
     UnresolvedPid,
 )
-from exporter.model.device import Device
+from exporter.model.device import Device, MigMode
 from exporter.model.holding import Holding, Holdings
 from exporter.model.ids import ContainerKey
 from exporter.model.policy import OwnershipPolicy
@@ -57,6 +61,7 @@ def attribute(
     before = before or Recollection()
     nvml = snapshot.nvml.value
     pods = index_pods(snapshot.pods.value, fresh=snapshot.pods.missing is None and not _node_is_unknown(snapshot))
+    pods = pods if pods.known else replace(pods, remembered=before.holders)
     whose = whose_processes(pids_wanted(nvml), snapshot.procfs.value, pods)
     recent = {holding: at for holding, at in before.listed.items() if snapshot.taken_at - at <= max_age_seconds}
     holdings = prolong(snapshot.pod_resources.value, recent, nvml, pods, whose)
@@ -64,19 +69,26 @@ def attribute(
     known = recollect(holders.held, advertised_replicas(holdings, nvml), before)
     allocations = _allocations(snapshot, holders, known)
     uses = _uses(snapshot, whose, allocations)
-    devices = [device_row(use.presence.device, allocations, sharing, use.memory.unattributed) for use, sharing in uses]
-    owner_of = owners_of_pods(snapshot, pods, policy)
-    rows = _rows(uses, devices, allocations, owner_of)
+    devices = [_device_row(use, sharing, snapshot, allocations, policy) for use, sharing in uses]
+    owners = owners_of_pods(snapshot, pods, policy, before.owners)
+    rows = _rows(uses, devices, allocations, PodFacts(owners.of, owners.pods))
+    pod_rows_found = _pod_rows(snapshot, holders, rows, owners.of)
     return Attribution(
         devices=tuple(devices),
         containers=rows,
-        pods=_pod_rows(snapshot, holders, rows, owner_of),
+        pods=pod_rows_found,
         unresolved_allocations=tuple(allocation for _, allocation in holders.unresolved),
         unresolved_pids=_unresolved_pids(use for use, _ in uses),
         conflicts=_conflicts(uses, holders, allocations),
         allocatable=(allocatable := _allocatable(snapshot)),
         allocated=dict.fromkeys(allocatable, 0) | dict(holders.units),
-        recollection=replace(known, listed=_listed(snapshot, holdings, recent)),
+        recollection=replace(
+            known,
+            listed=_listed(snapshot, holdings, recent),
+            owners=owners.remember({row.uid for row in pod_rows_found} | {row.container.pod_uid for row in rows}),
+            holders={(one.namespace, one.pod): one.pod_uid for one in holders.containers if one.pod_uid},
+        ),
+        currency=policy.prices.currency if any(row.price_per_hour is not None for row in devices) else "",
     )
 
 
@@ -94,14 +106,24 @@ def _rows(
     uses: Iterable[tuple[DeviceUse, Sharing]],
     devices: Iterable[DeviceRow],
     allocations: Allocations,
-    owner_of: Callable[[ContainerKey], Ownership],
+    facts: PodFacts,
 ) -> tuple[ContainerRow, ...]:
     rows = (
         row
         for (use, _), device in zip(uses, devices, strict=True)
-        for row in container_rows(use, allocations.shares, owner_of, holders_known=device.allocated_ratio is not None)
+        for row in container_rows(use, allocations.shares, facts, holders_known=device.allocated_ratio is not None)
     )
     return tuple(sorted(rows, key=row_order))
+
+
+def _device_row(
+    use: DeviceUse, sharing: Sharing, snapshot: Snapshot, allocations: Allocations, policy: OwnershipPolicy
+) -> DeviceRow:
+    device = use.presence.device
+    row = device_row(device, allocations, sharing, use.memory.unattributed, use.utilization)
+    meta = snapshot.node_meta.value
+    price = price_of(policy.prices, device.model, None if meta is None else node_identity(meta))
+    return replace(row, price_per_hour=price)
 
 
 def _conflicts(uses: Iterable[tuple[DeviceUse, Sharing]], holders: Holders, allocations: Allocations) -> tuple[Conflict, ...]:
@@ -112,6 +134,8 @@ def _conflicts(uses: Iterable[tuple[DeviceUse, Sharing]], holders: Holders, allo
 def _allocations(snapshot: Snapshot, holders: Holders, known: Recollection) -> Allocations:
     holdings = snapshot.pod_resources.value
     counts = count_replicas(holders.held, known, _node_labels(snapshot))
+    node = snapshot.node_meta.value
+    advertised = advertised_replicas(holdings, snapshot.nvml.value)
     return Allocations(
         known=holdings is not None,
         shares=divide(holders.held, counts),
@@ -119,6 +143,7 @@ def _allocations(snapshot: Snapshot, holders: Holders, known: Recollection) -> A
         replicas=counts,
         ids_known=holdings is not None and holdings.allocatable is not None,
         possible=holders.possible,
+        market=Market(advertised, cordoned=node is not None and node.unschedulable),
     )
 
 
@@ -143,7 +168,10 @@ def _use(device: Device, snapshot: Snapshot, whose: Mapping[int, Whose], allocat
     )
     served = UnattributedReason.MPS_SERVER in presence.whose.values()
     sharing = sharing_of(device, allocations, labels, mps_server=served)
-    utilization = split_utilization(presence, mps=sharing is Sharing.MPS)
+    if device.mig_mode is MigMode.ENABLED:
+        utilization = split_mig_utilization(presence)
+    else:
+        utilization = split_utilization(presence, mps=sharing is Sharing.MPS)
     return DeviceUse(presence, held, split_memory(presence), utilization), sharing
 
 

@@ -23,6 +23,8 @@ class PodIndex:
     by_name: Mapping[tuple[str, str], Pod] = field(default_factory=dict)
     """Live pods only: the kubelet's answer has nothing better than names."""
     by_container: Mapping[ContainerId, Pod] = field(default_factory=dict)
+    remembered: Mapping[tuple[str, str], PodUid] = field(default_factory=dict)
+    """UIDs of holders of the cycle before, by name, for as long as the source has no usable answer."""
 
     def in_cgroup(self, place: PodPlace) -> Pod | None:
         """The pod at this place of a path: by its UID, else by its container."""

@@ -1,20 +1,41 @@
-"""A device's utilisation, split: whose the busy time was, where the driver can say."""
+"""A device's utilisation, split: whose the busy time was, where the driver can say; and the reason for the rest."""
 
-from exporter.attribution.presence import Presence, RowKey
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from exporter.attribution.presence import Laid, Presence, RowKey
+from exporter.model.activity import Activity
 from exporter.model.attribution import UnattributedReason
-from exporter.model.device import MigMode, ProcessKind
+from exporter.model.device import ProcessKind
 from exporter.model.ids import ContainerKey
 
 OF_NOBODY_KNOWN = frozenset({UnattributedReason.UNRESOLVED_PID, UnattributedReason.DEAD_PROCESS})
+TINY_RATIO = 1e-9
+"""Less than this is the rounding of sums."""
 
 
-def split_utilization(presence: Presence, *, mps: bool) -> dict[RowKey, float | None]:
-    """Utilisation of each row, 0 to 1; together never more than the device's own figure.
+@dataclass(frozen=True, slots=True)
+class UtilizationSplit:
+    """Whose the utilisation of one device was in this cycle."""
+
+    activity: Activity | None = None
+    """What the device did; None: not measured."""
+    utilization_ratio: float | None = None
+    by_row: Mapping[RowKey, float | None] = field(default_factory=dict)
+    """Part of the device (GPU or MIG instance) that the row is on, 0 to 1; None: unknown."""
+    activities: Mapping[RowKey, Activity] = field(default_factory=dict)
+    """The same over time; no entry: unknown."""
+    unattributed: Mapping[UnattributedReason, float] = field(default_factory=dict)
+    """Parts of the physical GPU's utilisation, above 0."""
+
+
+def split_utilization(presence: Presence, *, mps: bool) -> UtilizationSplit:
+    """Utilisation of each row of a GPU without MIG; together never more than the GPU's own figure.
 
     A device that did nothing was used by nobody. A sole holder among nobody but its own processes did all of it. Otherwise
     the driver's samples of each process decide; they come from windows of their own, so they are scaled down where they
     sum to more than the device did. A busy device without any sample contradicts itself: then whoever may have been busy is
-    unknown. None where they cannot tell: MIG, MPS, old drivers, processes that cannot be looked up.
+    unknown. None where they cannot tell: MPS, old drivers, processes that cannot be looked up.
 
     Args:
         presence: Everybody on the device.
@@ -22,24 +43,51 @@ def split_utilization(presence: Presence, *, mps: bool) -> dict[RowKey, float | 
     """
     device = presence.device
     total = device.utilization_ratio
-    if total is None or not device.up or device.mig_mode is MigMode.ENABLED:
-        return dict.fromkeys(presence.rows)
+    if total is None or not device.up:
+        return UtilizationSplit(by_row=dict.fromkeys(presence.rows))
     if total == 0:
-        return dict.fromkeys(presence.rows, 0.0)
-    if (sole := _sole_holder(presence)) is not None:
-        return {row: total if row == (sole, None) else None for row in presence.rows}
-    if mps or _mps_seen(presence) or device.process_use is None or not presence.processes_known:
-        return dict.fromkeys(presence.rows)
+        return _split(presence, dict.fromkeys(presence.rows, 0.0), {})
+    if (sole := sole_holder(presence)) is not None:
+        split = _split(presence, {row: total if row == (sole, None) else None for row in presence.rows}, {})
+        own: dict[RowKey, Activity] = {} if device.activity is None else {(sole, None): device.activity}
+        return UtilizationSplit(split.activity, total, split.by_row, {**split.activities, **own})
+    if mps or _mps_seen(presence):
+        served = UnattributedReason.MPS_SERVER in presence.whose.values()
+        reason = UnattributedReason.MPS_SERVER if served else UnattributedReason.NOT_MEASURED
+        return _split(presence, dict.fromkeys(presence.rows), {reason: total})
+    if device.process_use is None or not presence.processes_known:
+        return _split(presence, dict.fromkeys(presence.rows), {reason_for(presence, presence.laid): total})
     return _by_samples(presence, total)
 
 
-def _sole_holder(presence: Presence) -> ContainerKey | None:
+def sole_holder(presence: Presence) -> ContainerKey | None:
     """The one container that holds the device, if nobody else is on it; an MPS server works for those who hold it."""
     holders = {container for container, _ in presence.holders}
     if len(holders) != 1 or presence.laid is None or not presence.processes_known:
         return None
     others = set(presence.whose.values()) - holders - {UnattributedReason.MPS_SERVER}
     return None if others else holders.pop()
+
+
+def reason_for(presence: Presence, laid: Iterable[Laid] | None) -> UnattributedReason:
+    """Why nobody is named for a use: what all processes there have in common, if they are nobody's."""
+    if laid is None or not presence.processes_known:
+        return UnattributedReason.NOT_MEASURED
+    owners = {one.whose for one in laid}
+    if not owners:
+        return UnattributedReason.NO_PROCESS
+    only = owners.pop()
+    return only if not owners and isinstance(only, UnattributedReason) else UnattributedReason.NOT_MEASURED
+
+
+def _split(
+    presence: Presence, by_row: Mapping[RowKey, float | None], unattributed: Mapping[UnattributedReason, float]
+) -> UtilizationSplit:
+    """Put it together; a row's figure is one for the whole cycle."""
+    activity = presence.device.activity
+    known = {row: activity.at(ratio) for row, ratio in by_row.items() if ratio is not None} if activity is not None else {}
+    rest = {reason: ratio for reason, ratio in unattributed.items() if ratio > TINY_RATIO}
+    return UtilizationSplit(activity, presence.device.utilization_ratio, by_row, known, rest)
 
 
 def _mps_seen(presence: Presence) -> bool:
@@ -49,7 +97,7 @@ def _mps_seen(presence: Presence) -> bool:
     return any(ProcessKind.MPS in one.kinds for one in presence.laid or ())
 
 
-def _by_samples(presence: Presence, total: float) -> dict[RowKey, float | None]:
+def _by_samples(presence: Presence, total: float) -> UtilizationSplit:
     by_pid: dict[int, float] = {}
     for use in presence.device.process_use or ():
         by_pid[use.pid] = max(use.sm_ratio, by_pid.get(use.pid, 0.0))
@@ -59,10 +107,18 @@ def _by_samples(presence: Presence, total: float) -> dict[RowKey, float | None]:
         whose in OF_NOBODY_KNOWN and (not sampled or by_pid.get(pid, 0.0) > 0) for pid, whose in presence.whose.items()
     )
     own = {row: sum(ratio for pid, ratio in by_pid.items() if presence.whose[pid] == row[0]) * scale for row in presence.rows}
-    return {
+    rows = {
         row: _certain(row, ratio, presence, of_nobody=of_nobody or (not sampled and bool(presence.own(row))))
         for row, ratio in own.items()
     }
+    nobodys: dict[UnattributedReason, float] = {}
+    for pid, ratio in by_pid.items():
+        if isinstance(whose := presence.whose[pid], UnattributedReason):
+            nobodys[whose] = nobodys.get(whose, 0.0) + ratio * scale
+    rest = total - sum(ratio or 0.0 for ratio in rows.values()) - sum(nobodys.values())
+    reason = reason_for(presence, presence.laid)
+    nobodys[reason] = nobodys.get(reason, 0.0) + max(rest, 0.0)
+    return _split(presence, rows, nobodys)
 
 
 def _certain(row: RowKey, ratio: float, presence: Presence, *, of_nobody: bool) -> float | None:

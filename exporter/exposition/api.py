@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from exporter.attribution.node_identity import node_identity
 from exporter.exposition.api_rows import Document, device_entry, pod_entry
 from exporter.exposition.families import clean
-from exporter.exposition.node_identity import node_identity
 from exporter.model.attribution import ContainerRow, State
 from exporter.model.ids import DeviceUuid
 from exporter.model.published import Published, SourceHealth

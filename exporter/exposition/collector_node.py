@@ -7,9 +7,9 @@ from dataclasses import asdict
 from prometheus_client.metrics_core import Metric
 
 from exporter import catalogue
+from exporter.attribution.node_identity import node_identity
 from exporter.exposition.families import histogram, info, metric
 from exporter.exposition.labels import Labeller
-from exporter.exposition.node_identity import node_identity
 from exporter.model.published import Build, Published
 
 

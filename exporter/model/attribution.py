@@ -155,7 +155,7 @@ class ContainerRow:
     uses_unheld: bool = False
     """True if it is certain that it was not given the device that it uses; False also where nobody can say."""
     place_ratio: float | None = 1.0
-    """Size of the device it runs on as a part of the physical GPU: 1 for a whole GPU, slices for a MIG instance; None: unknown."""
+    """Size of the device it runs on as a part of the physical GPU: 1, or the slices of a MIG instance; None: unknown."""
     utilization_ratio: float | None = None
     """Part of the device it runs on (GPU or MIG instance) that it kept busy in this cycle, 0 to 1; None: unknown."""
     activity: Activity | None = None
@@ -267,6 +267,8 @@ class Recollection:
     """When the kubelet last named each holding, in monotonic seconds."""
     owners: Mapping[PodUid, Ownership] = field(default_factory=dict)
     """The last complete ownership of each pod that is still there: what a failed look-up falls back to."""
+    holders: Mapping[tuple[str, str], PodUid] = field(default_factory=dict)
+    """UID of each pod that held something in the cycle before, by namespace and name."""
 
 
 @dataclass(frozen=True, slots=True)

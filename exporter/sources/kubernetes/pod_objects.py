@@ -47,12 +47,22 @@ def parse_pod(document: Mapping[str, Any], annotation_keys: frozenset[str]) -> P
         owners=owner_references(metadata),
         containers=tuple(_containers(spec)),
         container_names=dict(_container_names(status)),
+        container_starts=dict(_container_starts(status)),
         cgroup_uids=_cgroup_uids(internal, uid),
         is_mirror=_is_mirror(internal),
         priority_class=text(spec, "priorityClassName"),
         start_timestamp_seconds=timestamp_seconds(status, "startTime"),
         deletion_timestamp_seconds=timestamp_seconds(metadata, "deletionTimestamp"),
     )
+
+
+def _container_starts(status: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Running containers only; a time that cannot be read costs that container's start."""
+    for key in _STATUS_LISTS:
+        for entry in objects(status, key):
+            started = timestamp_seconds(mapping(mapping(entry, "state"), "running"), "startedAt")
+            if started is not None and text(entry, "name"):
+                yield text(entry, "name"), started
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[Container]:

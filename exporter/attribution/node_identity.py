@@ -1,9 +1,8 @@
 """Well-known node labels become what the node is at its provider. Pure; only named keys are read, the rest is ignored."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum, unique
 
+from exporter.model.node import Capacity, NodeIdentity
 from exporter.model.workload import NodeMeta
 
 # https://kubernetes.io/docs/reference/labels-annotations-taints/
@@ -22,28 +21,6 @@ _SPOT_FLAGS = ("cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible")
 _SPOT = frozenset({"spot"})
 # Karpenter's "reserved" is an on-demand capacity reservation; Azure's "regular" is its word for on-demand.
 _ON_DEMAND = frozenset({"on-demand", "on_demand", "reserved", "regular"})
-
-
-@unique
-class Capacity(StrEnum):
-    """How the node was bought."""
-
-    ON_DEMAND = "on_demand"
-    SPOT = "spot"
-    UNKNOWN = "unknown"
-    """No label says; never taken for on-demand."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeIdentity:
-    """The key to the bill; an empty field: no label says."""
-
-    provider_id: str
-    instance_type: str
-    region: str
-    zone: str
-    node_pool: str
-    capacity: Capacity
 
 
 def node_identity(node: NodeMeta) -> NodeIdentity:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from exporter.exposition.node_identity import Capacity, node_identity
+from exporter.attribution.node_identity import node_identity
+from exporter.model.node import Capacity
 from exporter.model.workload import NodeMeta
 
 
