@@ -44,7 +44,7 @@ def split_mig_utilization(presence: Presence) -> UtilizationSplit:
 
 def _gpu_instances(instances: Iterable[MigInstance]) -> tuple[GpuInstance, ...]:
     groups: dict[int, list[MigInstance]] = {}
-    for instance in instances:
+    for instance in sorted(instances, key=lambda instance: instance.key):
         groups.setdefault(instance.gpu_instance_id, []).append(instance)
     return tuple(tuple(group) for group in groups.values())
 

@@ -64,7 +64,7 @@ def _mig_parts(device: Device, shares: Shares, free: Fraction, market: Market) -
     """Instance by instance; what is in none of them cannot be given to anybody."""
     parts: dict[UnallocatedReason, Fraction] = {}
     left = free
-    for instance in device.mig_instances:
+    for instance in sorted(device.mig_instances, key=lambda instance: instance.key):
         key = (device.uuid, instance.key)
         size = part_of_gpu(device, instance)
         held = sum((share for (_, place), share in shares.by_holder.items() if place == key), Fraction(0))

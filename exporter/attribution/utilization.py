@@ -99,7 +99,7 @@ def _mps_seen(presence: Presence) -> bool:
 
 def _by_samples(presence: Presence, total: float) -> UtilizationSplit:
     by_pid: dict[int, float] = {}
-    for use in presence.device.process_use or ():
+    for use in sorted(presence.device.process_use or (), key=lambda use: use.pid):
         by_pid[use.pid] = max(use.sm_ratio, by_pid.get(use.pid, 0.0))
     sampled = sum(by_pid.values())
     scale = total / sampled if sampled > total else 1.0
