@@ -1,7 +1,7 @@
 """All GPUs of the node in one cycle: one that fails costs itself only; one that was seen stays until the driver starts anew."""
 
 import logging
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping
 from typing import Final
 
 import pynvml
@@ -9,14 +9,18 @@ import pynvml
 from exporter.model.device import Device, DeviceTrouble, MigMode
 from exporter.model.ids import DeviceUuid
 from exporter.sources.nvml import codes, library, measures, mig, processes
+from exporter.sources.nvml.gpm import GpmReading, Key, read_gpm
 from exporter.sources.nvml.known import Known
 from exporter.sources.nvml.library import Handle
+from exporter.sources.nvml.process_use import read_process_use
 from exporter.sources.nvml.readings import Readings, Watch
+from exporter.sources.nvml.samples import read_activity
 
 _MOST_DEVICES: Final = 256
 _MIG_SLOTS: Final = 8
 """Asked through where the driver does not tell how many there can be."""
 _NOWHERE: Final = -1
+WHOLE_GPU: Final[Key] = (None, frozenset())
 
 logger = logging.getLogger(__name__)
 
@@ -24,8 +28,23 @@ logger = logging.getLogger(__name__)
 class Devices:
     """What is known of the node's GPUs; for one thread."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(
+        self, watch: Watch, clock: Callable[[], float], *, gpm: bool, accounting: bool, indexes: Mapping[DeviceUuid, int]
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            watch: told of each call.
+            clock: monotonic seconds.
+            gpm: whether GPM may be used.
+            accounting: whether the driver's accounts of processes may be used.
+            indexes: by UUID, of GPUs that an earlier run has seen.
+        """
         self._watch = watch
+        self._clock = clock
+        self._gpm = gpm
+        self._accounting = accounting
+        self._indexes = indexes
         self._generation = 0
         self._count = 0
         self._handles: dict[int, Handle] = {}
@@ -38,6 +57,11 @@ class Devices:
         self._handles.clear()
         for known in self._known.values():
             known.forget_driver()
+
+    def release(self) -> None:
+        """Give back what the driver keeps for us, before it is shut down."""
+        for known in self._known.values():
+            known.gpm.release()
 
     def read(self) -> tuple[tuple[Device, ...], tuple[tuple[int, DeviceTrouble], ...]]:
         """Devices in order of their index, and (index, why) of those that never told their UUID.
@@ -110,7 +134,8 @@ class Devices:
         return handle, uuid
 
     def _read_device(self, slot: int, handle: Handle, uuid: DeviceUuid) -> Device:
-        known = self._known.setdefault(uuid, Known(uuid=uuid, index=slot, slot=slot, generation=self._generation))
+        index = self._indexes.get(uuid, slot)
+        known = self._known.setdefault(uuid, Known(uuid=uuid, index=index, slot=slot, generation=self._generation))
         for other in self._known.values():
             if other.slot == slot:
                 other.slot = _NOWHERE
@@ -127,9 +152,12 @@ class Devices:
         known.update_mig_mode(readings, handle)
         slices, live = self._read_mig(known, readings, handle)
         known.remember_instances(live, slices)
+        measured = read_activity(readings, handle, known.samples, now := self._clock())
+        gpm = self._read_gpm(known, readings, handle, live, now)
         memory = measures.read_memory(readings, handle)
         power_watts, power_limit_watts = measures.read_power(readings, handle)
-        process_use, known.process_cursor_us = processes.read_process_use(readings, handle, known.process_cursor_us)
+        listed = processes.read_processes(readings, handle, live, memory.total_bytes)
+        whole = gpm.get(WHOLE_GPU)
         return Device(
             uuid=known.uuid,
             index=known.index,
@@ -139,8 +167,11 @@ class Devices:
             architecture=known.architecture,
             mig_mode=known.mig_mode,
             mig_slices=slices,
-            mig_instances=tuple(one.instance for one in live),
-            utilization_ratio=measures.read_utilization_ratio(readings, handle),
+            mig_instances=mig.measured_instances(live, gpm),
+            utilization_ratio=measured.utilization_ratio,
+            activity=measured.activity,
+            sm_active_ratio=None if whole is None else whole.sm_ratio,
+            tensor_active_ratio=None if whole is None else whole.tensor_ratio,
             memory_used_bytes=memory.used_bytes,
             memory_reserved_bytes=memory.reserved_bytes,
             memory_total_bytes=memory.total_bytes,
@@ -151,8 +182,8 @@ class Devices:
             ecc_errors=measures.read_ecc_errors(readings, handle),
             row_remap_pending=measures.read_row_remap_pending(readings, handle),
             clock_event_seconds=measures.read_clock_event_seconds(readings, handle),
-            processes=processes.read_processes(readings, handle, live, memory.total_bytes),
-            process_use=process_use,
+            processes=listed,
+            process_use=read_process_use(readings, handle, known, measured, listed, accounting=self._accounting),
             rejected=tuple(readings.rejected),
             failed_calls=tuple(readings.failed),
         )
@@ -164,6 +195,14 @@ class Devices:
         slices = mig.read_slices(readings, handle)
         slots = slices or known.mig_slices or _MIG_SLOTS
         return slices, mig.read_instances(readings, handle, slots, known.instance_absent, known.subject)
+
+    def _read_gpm(
+        self, known: Known, readings: Readings, handle: Handle, live: list[mig.LiveInstance], now: float
+    ) -> dict[Key, GpmReading]:
+        if not self._gpm:
+            return {}
+        keys = [WHOLE_GPU] if known.mig_mode is not MigMode.ENABLED else mig.gpm_keys(live)
+        return read_gpm(readings, handle, known.gpm, keys, now)
 
     def _name_silent(self, found: dict[DeviceUuid, Device], silent: dict[int, DeviceTrouble]) -> None:
         """Gives an index that does not answer the UUID that was last seen there, if that UUID is nowhere else."""

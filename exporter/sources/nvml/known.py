@@ -8,8 +8,11 @@ import pynvml
 from exporter.model.device import Device, DeviceTrouble, MigInstance, MigMode
 from exporter.model.ids import DeviceUuid, MigUuid
 from exporter.sources.nvml import library, mig
+from exporter.sources.nvml.accounting import AccountingMemory
+from exporter.sources.nvml.gpm import GpmMemory
 from exporter.sources.nvml.library import Handle
 from exporter.sources.nvml.readings import Readings
+from exporter.sources.nvml.samples import SampleMemory
 
 _PREFIX = "NVML_DEVICE_ARCH_"
 _ARCHITECTURES: dict[int, str] = {
@@ -40,6 +43,9 @@ class Known:
     trouble: DeviceTrouble | None = None
     """Of the last cycle."""
     process_cursor_us: int = 0
+    samples: SampleMemory = field(default_factory=SampleMemory)
+    gpm: GpmMemory = field(default_factory=GpmMemory)
+    accounting: AccountingMemory = field(default_factory=AccountingMemory)
     absent: set[str] = field(default_factory=set)
     """Calls that it does not know."""
     instance_absent: dict[MigUuid, set[str]] = field(default_factory=dict)
@@ -53,7 +59,15 @@ class Known:
         """After a new initialisation: another driver may know more calls, and counts its samples anew."""
         self.absent.clear()
         self.instance_absent.clear()
+        # Samples of GPM went with the driver; nobody is left to take them back.
+        self.gpm = GpmMemory()
+        self.forget_samples()
+
+    def forget_samples(self) -> None:
+        """What it did meanwhile cannot be told from what it did before."""
         self.process_cursor_us = 0
+        self.samples = SampleMemory()
+        self.accounting = AccountingMemory()
 
     def identify(self, readings: Readings, handle: Handle) -> None:
         """Asks for whatever of its identity it has not told yet."""
@@ -83,6 +97,8 @@ class Known:
         if mode is not self.mig_mode and MigMode.ENABLED in {mode, self.mig_mode}:
             # What a GPU can say depends on the mode: utilisation is there without MIG only.
             self.absent.clear()
+            self.gpm.supported = None
+            self.forget_samples()
         self.mig_mode = mode
 
     def remember_instances(self, live: Iterable[mig.LiveInstance], slices: int | None) -> None:
@@ -94,8 +110,7 @@ class Known:
 
     def without_answer(self, trouble: DeviceTrouble) -> Device:
         """The device as one that did not answer: identity and layout as last told, nothing measured."""
-        # What it did meanwhile cannot be told from what it did before.
-        self.process_cursor_us = 0
+        self.forget_samples()
         return Device(
             uuid=self.uuid,
             index=self.index,

@@ -115,6 +115,29 @@ def _empty_if_not_found(code: int, count: ctypes.c_uint) -> int:
     return int(pynvml.NVML_SUCCESS)
 
 
+def read_samples(handle: Handle, since_us: int) -> list[tuple[int, int]]:
+    """(timestamp in microseconds, percent) of the utilisation samples newer than `since_us`; empty if there are none."""
+    call = function("nvmlDeviceGetSamples")
+    value_type = ctypes.c_uint(0)
+
+    def fetch(records: "ctypes.Array[ctypes.Structure]", count: ctypes.c_uint) -> int:
+        kind = ctypes.c_uint(pynvml.NVML_GPU_UTILIZATION_SAMPLES)
+        since = ctypes.c_ulonglong(since_us)
+        code = call(handle, kind, since, ctypes.byref(value_type), ctypes.byref(count), records)
+        return _empty_if_not_found(code, count)
+
+    records = read_records(pynvml.c_nvmlSample_t, fetch)
+    wide = value_type.value in {pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG}
+    return [(int(one.timeStamp), int(one.sampleValue.ullVal if wide else one.sampleValue.uiVal)) for one in records]
+
+
+def read_accounting(handle: Handle, pid: int) -> Any:  # noqa: ANN401 - a ctypes structure of pynvml, which is untyped
+    """nvmlAccountingStats_v2_t of a process, also of one that has ended a moment ago."""
+    stats = pynvml.c_nvmlAccountingStats_v2_t(pid=pid)
+    check(function("nvmlDeviceGetAccountingStats_v2")(handle, ctypes.byref(stats)))
+    return stats
+
+
 def read_fields(handle: Handle, fields: tuple[int, ...]) -> list[Any]:
     """One nvmlFieldValue_t for each field id, each with its own return code."""
     # One entry more than asked for: NVML has been seen to touch the entry behind the last one.

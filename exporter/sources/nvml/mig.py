@@ -1,14 +1,17 @@
 """MIG devices of one GPU, found anew in each cycle: a cached handle may come to mean another instance."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pynvml
 
+from exporter.model.activity import Activity, Span
 from exporter.model.device import MigInstance
 from exporter.model.ids import MigUuid
 from exporter.sources.nvml import codes, library, measures
+from exporter.sources.nvml.gpm import GpmReading, Key
 from exporter.sources.nvml.library import Handle
 from exporter.sources.nvml.readings import Readings
 
@@ -105,6 +108,29 @@ def _read_compute_slices(readings: Readings, handle: Handle, profile: str) -> in
     count = readings.ask(call, lambda: int(pynvml.nvmlDeviceGetAttributes_v2(handle).computeInstanceSliceCount))
     count = readings.within("mig_slices", count, 1, _MOST_SLICES)
     return slices_of(profile) if count is None else count
+
+
+def gpm_keys(live: Iterable[LiveInstance]) -> list[Key]:
+    """The GPU instances, each with the MIG devices in it."""
+    groups: dict[int, set[str]] = {}
+    for one in live:
+        groups.setdefault(one.instance.gpu_instance_id, set()).add(one.instance.uuid)
+    return [(gpu_instance, frozenset(uuids)) for gpu_instance, uuids in groups.items()]
+
+
+def measured_instances(live: Iterable[LiveInstance], gpm: Mapping[Key, GpmReading]) -> tuple[MigInstance, ...]:
+    """The instances with what GPM says of their GPU instance."""
+    by_gpu_instance = {key[0]: reading for key, reading in gpm.items()}
+    return tuple(_measured(one.instance, by_gpu_instance.get(one.instance.gpu_instance_id)) for one in live)
+
+
+def _measured(instance: MigInstance, reading: GpmReading | None) -> MigInstance:
+    if reading is None:
+        return instance
+    activity = None
+    if reading.graphics_ratio is not None:
+        activity = Activity((Span(reading.window_seconds, reading.graphics_ratio),))
+    return replace(instance, activity=activity, sm_active_ratio=reading.sm_ratio, tensor_active_ratio=reading.tensor_ratio)
 
 
 def profile_of(name: str) -> str:

@@ -1,11 +1,11 @@
-"""Processes on a device, and what each of them did since the last cycle."""
+"""Processes on a device, as the driver lists them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from exporter.model.device import GpuProcess, ProcessKind, ProcessUse
-from exporter.sources.nvml import library, units
+from exporter.model.device import GpuProcess, ProcessKind
+from exporter.sources.nvml import library
 from exporter.sources.nvml.library import Handle
 from exporter.sources.nvml.measures import LARGEST_MEMORY_BYTES
 from exporter.sources.nvml.mig import LiveInstance
@@ -20,8 +20,6 @@ _SYMBOLS: Final = {
     ProcessKind.MPS: "nvmlDeviceGetMPSComputeRunningProcesses",
 }
 _VERSIONS: Final = ("_v3", "_v2")
-
-_ALL_PERCENT: Final = 100
 
 _Key = tuple[int, int | None, int | None]
 
@@ -128,40 +126,3 @@ def _merge(entries: Iterable[_Entry]) -> tuple[GpuProcess, ...]:
         memory[entry.key] = max(known, default=None)
     merged = [GpuProcess(pid, frozenset(kinds[pid, gi, ci]), memory[pid, gi, ci], gi, ci) for pid, gi, ci in kinds]
     return tuple(sorted(merged, key=lambda one: (one.pid, one.gpu_instance_id or 0, one.compute_instance_id or 0)))
-
-
-def read_process_use(readings: Readings, handle: Handle, since_us: int) -> tuple[tuple[ProcessUse, ...] | None, int]:
-    """What processes did since `since_us`, and the time to ask from next; None where the driver cannot say.
-
-    Time is the GPU's own and is only ever taken from what the driver returned: its clock is not the host's. The first answer,
-    since 0, reaches up to 10 s back.
-    """
-    records = _read_samples(readings, handle, since_us)
-    if records is None:
-        return None, since_us
-    newest: dict[int, tuple[int, int]] = {}
-    last_us = since_us
-    for record in records:
-        at_us = int(record.timeStamp)
-        if at_us <= since_us:
-            # Entries older than asked for are a known fault of the driver.
-            continue
-        if not 0 < record.pid <= LARGEST_PID or record.smUtil > _ALL_PERCENT:
-            readings.reject("process_utilization")
-            continue
-        last_us = max(last_us, at_us)
-        newest[record.pid] = max(newest.get(record.pid, (0, 0)), (at_us, int(record.smUtil)))
-    uses = (ProcessUse(pid, units.ratio_from_percent(percent)) for pid, (_, percent) in sorted(newest.items()))
-    return tuple(uses), last_us
-
-
-def _read_samples(readings: Readings, handle: Handle, since_us: int) -> list[Any] | None:
-    calls: dict[str, Callable[[Handle, int], list[Any]]] = {
-        "nvmlDeviceGetProcessUtilization": library.read_process_utilization,
-        "nvmlDeviceGetProcessesUtilizationInfo": library.read_processes_utilization_info,
-    }
-    for call, read in calls.items():
-        records = readings.ask(call, lambda read=read: read(handle, since_us))  # type: ignore[misc]
-        if records is not None or readings.can_answer(call):
-            return records
-    return None

@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 class Session:
     """The driver, whenever it is there."""
 
-    def __init__(self, library_name: str, clock: Callable[[], float], watch: Watch) -> None:
+    def __init__(self, library_name: str, clock: Callable[[], float], watch: Watch, devices: Devices) -> None:
         self._library = library_name
         self._clock = clock
         self._watch = watch
-        self._devices = Devices(watch)
+        self._devices = devices
         self._running = False
         self._pause_seconds = 0.0
         self._not_before = clock()
@@ -71,6 +71,7 @@ class Session:
         if self._running:
             self._running = False
             self._watch.call = "nvmlShutdown"
+            self._devices.release()
             with contextlib.suppress(pynvml.NVMLError):
                 pynvml.nvmlShutdown()
 

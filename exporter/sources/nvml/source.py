@@ -2,11 +2,13 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from exporter.model.device import NvmlState
+from exporter.model.ids import DeviceUuid
 from exporter.model.reading import Missing, MissingReason, Reading
+from exporter.sources.nvml.devices import Devices
 from exporter.sources.nvml.readings import Watch
 from exporter.sources.nvml.session import Session
 from exporter.sources.one_thread import OneThread, StuckError
@@ -23,14 +25,27 @@ class Nvml:
     Args:
         library: path or SONAME of libnvidia-ml.
         deadline_seconds: longest wait for one reading.
+        gpm: use the hardware's own counters of activity where the GPU has them.
+        accounting: use the driver's accounts of processes where an admin has switched them on.
+        indexes: by UUID, the ``gpu`` label of GPUs that an earlier run has seen.
         clock: monotonic seconds; for the time of a reading and the pauses between two attempts to initialise.
     """
 
-    def __init__(self, *, library: str, deadline_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        library: str,
+        deadline_seconds: float,
+        gpm: bool = True,
+        accounting: bool = True,
+        indexes: Mapping[DeviceUuid, int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._deadline_seconds = deadline_seconds
         self._clock = clock
         self._watch = Watch()
-        self._session = Session(library, clock, self._watch)
+        devices = Devices(self._watch, clock, gpm=gpm, accounting=accounting, indexes=indexes or {})
+        self._session = Session(library, clock, self._watch, devices)
         self._thread = OneThread("nvml")
         self._transitions = Transitions("nvml", clock)
         self._closed = False

@@ -70,7 +70,8 @@ async def test_start_beside_a_failing_gpu_gives_the_others(node: Node, code: int
         "nvmlDeviceGetFieldValues",
         "nvmlDeviceGetMigMode",
         "nvmlDeviceGetComputeRunningProcesses_v3",
-        "nvmlDeviceGetProcessUtilization",
+        "nvmlDeviceGetProcessesUtilizationInfo",
+        "nvmlDeviceGetSamples",
         "nvmlDeviceGetName",
     ],
 )

@@ -202,15 +202,16 @@ async def test_use_above_all_is_dropped_and_counted(node: Node, percent: int) ->
 
 
 async def test_sample_that_was_seen_before_is_not_counted_again(node: Node) -> None:
-    """Entries as old as the last ones are dropped silently, by the driver's own time; new ones are taken (NVML-06)."""
+    """Entries as old as the last ones are dropped and counted, by the driver's own time; new ones are taken (NVML-06)."""
     source = node.open()
-    seen = []
+    seen, rejected = [], []
     for at_us, percent in ((1_000, 35), (1_000, 35), (900, 80), (1_001, 40), (1_001, 40)):
         node.show(replace(G0, processes=(replace(TRAIN, sm=percent, sm_timestamp=at_us),)))
         device = await read_device(source)
         seen.append([use.sm_ratio for use in device.process_use or ()])
-        assert device.rejected == ()
+        rejected += [one.reason for one in device.rejected]
     assert seen == [[0.35], [], [], [0.4], []]
+    assert rejected == ["stale"] * 3
 
 
 async def test_newest_of_several_samples_of_a_process_counts(node: Node) -> None:

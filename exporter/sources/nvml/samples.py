@@ -1,0 +1,101 @@
+"""What a GPU did since it was last read: from the driver's ring, or from its one figure where there is no ring."""
+
+from dataclasses import dataclass
+
+from exporter.model.activity import Activity, Span
+from exporter.sources.nvml import library, measures
+from exporter.sources.nvml.library import Handle
+from exporter.sources.nvml.readings import Readings
+from exporter.sources.nvml.ring import (
+    NOMINAL_PERIOD_SECONDS,
+    Entry,
+    RingReading,
+    RingState,
+    begin_ring,
+    clock_went_back,
+    read_ring,
+)
+
+CALL = "nvmlDeviceGetSamples"
+READING = "utilization_sample"
+
+
+@dataclass(slots=True)
+class SampleMemory:
+    """What is remembered of one GPU's samples between two cycles."""
+
+    ring: RingState | None = None
+    """None until the ring has given a sample since the driver was initialised."""
+    read_at: float | None = None
+    """Host time of the last read; None: nothing was read, or what came between cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A GPU's activity in one cycle."""
+
+    utilization_ratio: float | None
+    activity: Activity | None = None
+    sampled_seconds: float = 0.0
+    """Time that samples cover: what the driver's shares of processes are shares of."""
+    since_us: int | None = None
+    """From when on the samples are, by the GPU's clock; None: there is no ring."""
+
+
+def read_activity(readings: Readings, handle: Handle, memory: SampleMemory, now: float) -> Measured:
+    """Read what was sampled since the last cycle.
+
+    The first batch after a start is discarded, since it is up to ten seconds old: in that cycle there is the driver's own
+    last figure and no activity. A ring that has given samples and has nothing newer is that of a GPU at rest. A ring that
+    never gave any is none: then the driver's figure stands for the whole cycle, as one sample.
+
+    Args:
+        readings: of the GPU.
+        handle: of the GPU.
+        memory: what is remembered of it; changed.
+        now: host time in monotonic seconds.
+    """
+    rates = measures.read_utilization_ratio(readings, handle)
+    since_us = None if memory.ring is None else memory.ring.cursor_us
+    entries = readings.ask(CALL, lambda: library.read_samples(handle, since_us or 0))
+    window = None if memory.read_at is None else now - memory.read_at
+    memory.read_at = now
+    if window is None or window <= 0:
+        memory.ring = begin_ring(entries or ())
+        return Measured(rates)
+    if entries is None:
+        return _by_rates(rates, window)
+    ring = memory.ring or _first_words(entries)
+    if ring is None:
+        return _by_rates(rates, window)
+    if not entries and rates and _is_reloaded(readings, handle, ring):
+        memory.ring = None
+        return Measured(rates)
+    return _by_ring(readings, memory, read_ring(entries, ring, window), since_us)
+
+
+def _by_rates(rates: float | None, window_seconds: float) -> Measured:
+    if rates is None:
+        return Measured(None)
+    return Measured(rates, Activity((Span(window_seconds, rates),)), window_seconds)
+
+
+def _by_ring(readings: Readings, memory: SampleMemory, reading: RingReading, since_us: int | None) -> Measured:
+    memory.ring = reading.state
+    for reason in reading.rejected:
+        readings.reject(READING, reason)
+    ratio = None if reading.activity is None else reading.activity.utilization_ratio
+    return Measured(ratio, reading.activity, reading.sampled_seconds, since_us or 0)
+
+
+def _first_words(entries: list[Entry]) -> RingState | None:
+    """A ring that had nothing to tell a cycle ago: all of this is new."""
+    if not entries:
+        return None
+    return RingState(min(stamp for stamp, _ in entries) - round(NOMINAL_PERIOD_SECONDS * 1e6))
+
+
+def _is_reloaded(readings: Readings, handle: Handle, ring: RingState) -> bool:
+    """A busy GPU with nothing newer: the clock of its samples may have begun anew."""
+    everything = readings.ask(CALL, lambda: library.read_samples(handle, 0))
+    return clock_went_back(everything or (), ring)
