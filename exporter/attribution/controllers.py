@@ -33,6 +33,8 @@ class Workload:
     """True while a look-up on the way up may still be answered."""
     unreadable: bool = False
     """True if an object on the way up exists, or may, and could not be read."""
+    read: bool = True
+    """False if type and name are the best guess: the last object on the way up was refused, or is there no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def _top(pod: Pod, reference: OwnerReference, found: Lookup) -> Workload:
     if isinstance(found, ObjectMeta):
         return Workload(kind, name, found.labels, found.annotations)
     kind, name = _without_the_object(pod, reference, found, (kind, name))
-    return Workload(kind, name, pending=pending(found), unreadable=unreadable(found))
+    return Workload(kind, name, pending=pending(found), unreadable=unreadable(found), read=False)
 
 
 def _without_the_object(pod: Pod, reference: OwnerReference, why: LookupFailure, fallback: tuple[str, str]) -> tuple[str, str]:

@@ -3,16 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from exporter.attribution.controllers import find_workload
 from exporter.attribution.lookups import Lookups, is_definitive
-from exporter.attribution.ownership import resolve_ownership
+from exporter.attribution.ownership import NAMESPACE_SOURCES, WORKLOAD_SOURCES, named_class, resolve_ownership
 from exporter.attribution.pods import PodIndex
 from exporter.model.attribution import Ownership
 from exporter.model.ids import ContainerKey, PodUid
-from exporter.model.policy import OwnershipPolicy
+from exporter.model.policy import OwnershipPolicy, OwnerSource
 from exporter.model.snapshot import Snapshot
-from exporter.model.workload import Pod
-
-_OF_WORKLOAD = "workload_"
+from exporter.model.workload import LookupFailure, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +23,8 @@ class OwnerBook:
     pods: Mapping[PodUid, Pod]
     remembered: Mapping[PodUid, Ownership]
     """The last complete ownership of pods that were there in the cycle before."""
+    listed: frozenset[PodUid] | None
+    """Pods in the API's answer; None without a usable one: then nobody can say that a pod is gone."""
     final: bool
     """True if a pod that is not known will not become known soon."""
     _found: dict[PodUid, Ownership] = field(default_factory=dict)
@@ -36,17 +37,25 @@ class OwnerBook:
         return self._found[uid]
 
     def remember(self, present: Iterable[PodUid]) -> dict[PodUid, Ownership]:
-        """The complete ownerships of these pods, for the next cycle."""
-        return {uid: owner for uid in present if uid and (owner := self._found.get(uid)) is not None and owner.complete}
+        """The complete ownerships of these pods, and of those that were known before and are still there, for the next cycle."""
+        still_there = self.remembered.keys() if self.listed is None else self.remembered.keys() & self.listed
+        now = {uid: owner for uid in present if uid and (owner := self._found.get(uid)) is not None and owner.complete}
+        return {uid: self.remembered[uid] for uid in still_there} | now
 
     def _work_out(self, uid: PodUid) -> Ownership:
         pod, before = self.pods.get(uid), self.remembered.get(uid) if uid else None
         if before is not None and pod is None:
             return before
         now = resolve_ownership(pod, self.lookups, self.policy, complete=self.final)
-        if before is None:
+        if before is None or pod is None or now == before:
             return now
-        return _kept(before, now, self.policy) if now.complete else before
+        return _kept(before, now, self._lost(pod), pod, self.policy) if now.complete else before
+
+    def _lost(self, pod: Pod) -> frozenset[OwnerSource]:
+        """Sources above the pod that cannot be read now, be it that the object is there no more."""
+        above = frozenset() if find_workload(pod, self.lookups).read else WORKLOAD_SOURCES
+        namespace_read = not isinstance(self.lookups.namespace(pod.namespace), LookupFailure)
+        return above if namespace_read else above | NAMESPACE_SOURCES
 
 
 def owners_of_pods(
@@ -66,26 +75,38 @@ def owners_of_pods(
         lookups=Lookups(snapshot.owners, snapshot.namespaces),
         pods={pod.uid: pod for pod in pods.by_cgroup_uid.values()},
         remembered=remembered,
+        listed=frozenset(pod.uid for pod in pods.live) if pods.known else None,
         final=missing is not None and is_definitive(missing.reason),
     )
 
 
-def _kept(before: Ownership, now: Ownership, policy: OwnershipPolicy) -> Ownership:
+def _kept(
+    before: Ownership, now: Ownership, lost: frozenset[OwnerSource], pod: Pod, policy: OwnershipPolicy
+) -> Ownership:
     """The new answer, without what it has only lost: an owner deleted meanwhile, or metadata that is refused now.
 
-    A pod keeps its controller for life; labels may change, and then change the owner from that moment.
+    What was read anew counts from this moment, also where it says less than before.
     """
-    moved = before.workload != "unknown" and (before.workload_type, before.workload) != (now.workload_type, now.workload)
-    if moved:
-        now = replace(now, workload_type=before.workload_type, workload=before.workload, workload_class=before.workload_class)
-
-    def lost(was: str, source: str, becomes: str) -> bool:
-        return (moved and source.startswith(_OF_WORKLOAD)) or (becomes == policy.unknown != was)
-
-    if lost(before.team, before.team_source, now.team):
+    if lost & WORKLOAD_SOURCES and before.workload != UNKNOWN_WORKLOAD:
+        workload_class = named_class(pod.annotations, policy) or before.workload_class
+        now = replace(now, workload_type=before.workload_type, workload=before.workload, workload_class=workload_class)
+    if _is_lost((before.team, before.team_source), (now.team, now.team_source), lost, policy):
         now = replace(now, team=before.team, team_source=before.team_source)
-    if lost(before.cost_center, before.cost_center_source, now.cost_center):
+    cost_center = (before.cost_center, before.cost_center_source)
+    if _is_lost(cost_center, (now.cost_center, now.cost_center_source), lost, policy):
         now = replace(now, cost_center=before.cost_center, cost_center_source=before.cost_center_source)
     known = dict(before.extra)
     extra = tuple((name, known.get(name, value) if value == policy.unknown else value) for name, value in now.extra)
     return replace(now, extra=extra)
+
+
+def _is_lost(
+    before: tuple[str, str], now: tuple[str, str], lost: frozenset[OwnerSource], policy: OwnershipPolicy
+) -> bool:
+    """True if the value before is from a source that is lost, and nothing nearer has a say now."""
+    (was, source), (becomes, source_now) = before, now
+    if not source:
+        return becomes == policy.unknown != was
+    order = [one.value for one in policy.precedence]
+    nearer = source_now in order and source in order and order.index(source_now) < order.index(source)
+    return source in {one.value for one in lost} and not nearer

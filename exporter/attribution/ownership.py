@@ -17,8 +17,8 @@ QUEUE_LABELS = (
 )
 QUEUE_ANNOTATIONS = ("volcano.sh/queue-name",)
 _CLASSES = {workload_class.value: workload_class for workload_class in WorkloadClass}
-_NAMESPACE = frozenset({OwnerSource.NAMESPACE_LABEL, OwnerSource.NAMESPACE_ANNOTATION})
-_WORKLOAD = frozenset({OwnerSource.WORKLOAD_LABEL, OwnerSource.WORKLOAD_ANNOTATION})
+NAMESPACE_SOURCES = frozenset({OwnerSource.NAMESPACE_LABEL, OwnerSource.NAMESPACE_ANNOTATION})
+WORKLOAD_SOURCES = frozenset({OwnerSource.WORKLOAD_LABEL, OwnerSource.WORKLOAD_ANNOTATION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,8 @@ def _unknown(policy: OwnershipPolicy, *, complete: bool) -> Ownership:
 def _metadata(pod: Pod, workload: Workload, lookups: Lookups) -> _Metadata:
     namespace = lookups.namespace(pod.namespace)
     labels, annotations = (namespace.labels, namespace.annotations) if isinstance(namespace, ObjectMeta) else ({}, {})
-    unread = (_NAMESPACE if unreadable(namespace) else frozenset()) | (_WORKLOAD if workload.unreadable else frozenset())
+    unread_above = WORKLOAD_SOURCES if workload.unreadable else frozenset()
+    unread = unread_above | (NAMESPACE_SOURCES if unreadable(namespace) else frozenset())
     return _Metadata(
         by_source={
             OwnerSource.POD_LABEL: pod.labels,
@@ -121,9 +122,14 @@ def _cut(text: str, policy: OwnershipPolicy) -> str:
     return text[: policy.max_length].strip()
 
 
+def named_class(annotations: Mapping[str, str], policy: OwnershipPolicy) -> WorkloadClass | None:
+    """The class that an annotation names; None if there is none, or none that we know."""
+    return _CLASSES.get(annotations.get(policy.class_annotation, "").strip())
+
+
 def _workload_class(pod: Pod, workload: Workload, metadata: _Metadata, policy: OwnershipPolicy) -> WorkloadClass:
     for source in (OwnerSource.POD_ANNOTATION, OwnerSource.WORKLOAD_ANNOTATION, OwnerSource.NAMESPACE_ANNOTATION):
-        named = _CLASSES.get(metadata.by_source[source].get(policy.class_annotation, "").strip())
+        named = named_class(metadata.by_source[source], policy)
         if named is not None:
             return named
     labels = pod.labels.keys() | workload.labels.keys()

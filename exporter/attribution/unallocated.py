@@ -61,18 +61,23 @@ def rest_of(device: Device, shares: Shares, market: Market, *, known: bool) -> R
 
 
 def _mig_parts(device: Device, shares: Shares, free: Fraction, market: Market) -> dict[UnallocatedReason, Fraction]:
-    """Instance by instance; what is in none of them cannot be given to anybody."""
+    """Instance by instance; what is in none of them cannot be given to anybody.
+
+    Beside an instance of unknown size nobody can say that the rest is in none: it could be given to somebody.
+    """
     parts: dict[UnallocatedReason, Fraction] = {}
     left = free
+    spare = UnallocatedReason.FRAGMENT
     for instance in sorted(device.mig_instances, key=lambda instance: instance.key):
         key = (device.uuid, instance.key)
         size = part_of_gpu(device, instance)
         held = sum((share for (_, place), share in shares.by_holder.items() if place == key), Fraction(0))
+        spare = UnallocatedReason.FREE if size is None else spare
         part = min(max((size or Fraction(0)) - held, Fraction(0)), left)
         reason = _reason(key, held, market)
         parts[reason] = parts.get(reason, Fraction(0)) + part
         left -= part
-    reason = UnallocatedReason.CORDONED if market.cordoned else UnallocatedReason.FRAGMENT
+    reason = UnallocatedReason.CORDONED if market.cordoned else spare
     parts[reason] = parts.get(reason, Fraction(0)) + left
     return parts
 

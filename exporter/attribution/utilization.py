@@ -1,6 +1,6 @@
 """A device's utilisation, split: whose the busy time was, where the driver can say; and the reason for the rest."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from exporter.attribution.presence import Laid, Presence, RowKey
@@ -10,7 +10,7 @@ from exporter.model.device import ProcessKind
 from exporter.model.ids import ContainerKey
 
 OF_NOBODY_KNOWN = frozenset({UnattributedReason.UNRESOLVED_PID, UnattributedReason.DEAD_PROCESS})
-TINY_RATIO = 1e-9
+TINY_RATIO = 1e-12
 """Less than this is the rounding of sums."""
 
 
@@ -19,7 +19,7 @@ class UtilizationSplit:
     """Whose the utilisation of one device was in this cycle."""
 
     activity: Activity | None = None
-    """What the device did; None: not measured."""
+    """What the device did, lost time included; None: not measured."""
     utilization_ratio: float | None = None
     by_row: Mapping[RowKey, float | None] = field(default_factory=dict)
     """Part of the device (GPU or MIG instance) that the row is on, 0 to 1; None: unknown."""
@@ -44,7 +44,7 @@ def split_utilization(presence: Presence, *, mps: bool) -> UtilizationSplit:
     device = presence.device
     total = device.utilization_ratio
     if total is None or not device.up:
-        return UtilizationSplit(by_row=dict.fromkeys(presence.rows))
+        return UtilizationSplit(device.activity if device.up else None, by_row=dict.fromkeys(presence.rows))
     if total == 0:
         return _split(presence, dict.fromkeys(presence.rows, 0.0), {})
     if (sole := sole_holder(presence)) is not None:
@@ -116,9 +116,15 @@ def _by_samples(presence: Presence, total: float) -> UtilizationSplit:
         if isinstance(whose := presence.whose[pid], UnattributedReason):
             nobodys[whose] = nobodys.get(whose, 0.0) + ratio * scale
     rest = total - sum(ratio or 0.0 for ratio in rows.values()) - sum(nobodys.values())
-    reason = reason_for(presence, presence.laid)
+    doubtful = bool(sampled) and None in rows.values()
+    reason = UnattributedReason.NOT_MEASURED if doubtful else reason_for(presence, _silent(presence, by_pid if sampled else ()))
     nobodys[reason] = nobodys.get(reason, 0.0) + max(rest, 0.0)
     return _split(presence, rows, nobodys)
+
+
+def _silent(presence: Presence, sampled: Collection[int]) -> list[Laid] | None:
+    """Processes that no sample names: what is left over may be theirs. None if the driver's list could not be read."""
+    return None if presence.laid is None else [one for one in presence.laid if one.pid not in sampled]
 
 
 def _certain(row: RowKey, ratio: float, presence: Presence, *, of_nobody: bool) -> float | None:
