@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
-from exporter.model.attribution import ConflictKind, HoldingSource, Sharing, UnattributedReason, UnresolvedReason
+from exporter.model.attribution import (
+    ConflictKind,
+    HoldingSource,
+    Sharing,
+    State,
+    UnallocatedReason,
+    UnattributedReason,
+    UnresolvedReason,
+)
 from exporter.model.device import DeviceTrouble, MigMode
 from exporter.model.policy import OwnerSource, WorkloadClass
 from exporter.model.reading import MissingReason
@@ -40,6 +48,7 @@ class Group(StrEnum):
     DEVICE = "device"
     MIG = "mig"
     CONTAINER = "container"
+    OWNER = "owner"
     POD = "pod"
     NODE = "node"
     EXPORTER = "exporter"
@@ -55,6 +64,8 @@ O = ("workload_type", "workload", "workload_class", "team", "cost_center")  # no
 """The owner; ``extra_labels`` of the configuration are added at run time."""
 P = ("namespace", "pod", "uid", "node")
 """A pod."""
+W = ("node", "model", "namespace", "team", "cost_center", "workload_class")
+"""An owner, over all its pods; ``extra_labels`` of the configuration are added at run time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,7 @@ class Family:
     @property
     def owned(self) -> bool:
         """True if the owner labels, and with them the configured extra labels, are on it."""
-        return set(O) <= set(self.labels)
+        return set(O) <= set(self.labels) or set(W) <= set(self.labels)
 
 
 _UNITS = ("ratio", "bytes", "seconds", "watts", "joules", "celsius")
@@ -109,6 +120,10 @@ def _family(
 _NVML_MISSING = "while NVML as a whole is missing or released"
 _NO_ANSWER = f"{_NVML_MISSING}, while the device does not answer, and where the driver cannot say"
 _CLASSES = {"workload_class": tuple(WorkloadClass)}
+_UNTIL_MEASURED = "until its activity has been measured once"
+_WITHOUT_PRICE = "while no price is known for it"
+_LINGERS = "`ledger.ended_retention` after the container has ended, and before its owner is known"
+_OWNER_LINGERS = "`ledger.owner_retention` after its last increment"
 
 # --------------------------------------------------------------------------------------------------------------- device
 
@@ -136,6 +151,30 @@ GPU_UTILIZATION_RATIO = _family(
     Group.DEVICE,
     "Share of time, 0 to 1, in which at least one kernel ran on the GPU (NVML's definition; not how much of it was filled).",
     f"{_NO_ANSWER} (MIG mode)",
+)
+GPU_BUSY_SECONDS_TOTAL = _family(
+    "gpu_busy_seconds_total",
+    FamilyType.COUNTER,
+    D,
+    Group.DEVICE,
+    "Integral of the GPU's utilisation over every sample of the driver, in seconds: no burst between two scrapes is lost.",
+    f"{_NVML_MISSING}, and {_UNTIL_MEASURED}",
+)
+GPU_SM_ACTIVE_RATIO = _family(
+    "gpu_sm_active_ratio",
+    FamilyType.GAUGE,
+    D,
+    Group.DEVICE,
+    "Share of the SMs that were active, 0 to 1, mean over the cycle (GPM, Hopper and newer).",
+    f"{_NO_ANSWER} (older GPUs, MIG mode)",
+)
+GPU_TENSOR_ACTIVE_RATIO = _family(
+    "gpu_tensor_active_ratio",
+    FamilyType.GAUGE,
+    D,
+    Group.DEVICE,
+    "Share of cycles in which a tensor pipe was active, 0 to 1, mean over the cycle (GPM, Hopper and newer).",
+    f"{_NO_ANSWER} (older GPUs, MIG mode)",
 )
 GPU_MEMORY_USED_BYTES = _family(
     "gpu_memory_used_bytes",
@@ -201,6 +240,90 @@ GPU_ALLOCATED_RATIO = _family(
     "Sum of the shares of the physical GPU that containers hold, 0 to 1.",
     f"{_NVML_MISSING}, and while no source can say who holds it",
 )
+GPU_PROVISIONED_SECONDS_TOTAL = _family(
+    "gpu_provisioned_seconds_total",
+    FamilyType.COUNTER,
+    D,
+    Group.DEVICE,
+    "Time in which the physical GPU was there and the exporter watched, in seconds: the whole of which the others are parts.",
+    _NVML_MISSING,
+)
+GPU_UNALLOCATED_SECONDS_TOTAL = _family(
+    "gpu_unallocated_seconds_total",
+    FamilyType.COUNTER,
+    (*D, "reason"),
+    Group.DEVICE,
+    "Part of the provisioned GPU-seconds that nobody held, in seconds, by reason.",
+    f"{_NVML_MISSING}; a reason other than free appears when it first occurs",
+    {"reason": UnallocatedReason},
+)
+GPU_ALLOCATION_UNKNOWN_SECONDS_TOTAL = _family(
+    "gpu_allocation_unknown_seconds_total",
+    FamilyType.COUNTER,
+    D,
+    Group.DEVICE,
+    "Part of the provisioned GPU-seconds of which no source could say who held them, in seconds.",
+    _NVML_MISSING,
+)
+GPU_PROVISIONED_COST_TOTAL = _family(
+    "gpu_provisioned_cost_total",
+    FamilyType.COUNTER,
+    (*D, "currency"),
+    Group.DEVICE,
+    "The provisioned GPU-seconds in money, accrued at the price of the moment.",
+    f"{_NVML_MISSING}, and {_WITHOUT_PRICE}",
+)
+GPU_UNALLOCATED_COST_TOTAL = _family(
+    "gpu_unallocated_cost_total",
+    FamilyType.COUNTER,
+    (*D, "currency"),
+    Group.DEVICE,
+    "The unallocated GPU-seconds in money, accrued at the price of the moment.",
+    f"{_NVML_MISSING}, and {_WITHOUT_PRICE}",
+)
+GPU_ALLOCATION_UNKNOWN_COST_TOTAL = _family(
+    "gpu_allocation_unknown_cost_total",
+    FamilyType.COUNTER,
+    (*D, "currency"),
+    Group.DEVICE,
+    "The GPU-seconds of unknown allocation in money, accrued at the price of the moment.",
+    f"{_NVML_MISSING}, and {_WITHOUT_PRICE}",
+)
+GPU_OBSERVED_SECONDS_TOTAL = _family(
+    "gpu_observed_seconds_total",
+    FamilyType.COUNTER,
+    D,
+    Group.DEVICE,
+    "Time in which the GPU's activity was really measured, in seconds: the honest denominator, and the coverage.",
+    _NVML_MISSING,
+)
+GPU_UNATTRIBUTED_BUSY_SECONDS_TOTAL = _family(
+    "gpu_unattributed_busy_seconds_total",
+    FamilyType.COUNTER,
+    (*D, "reason"),
+    Group.DEVICE,
+    "Busy time of the GPU that could not be laid on a container, in seconds, by reason.",
+    f"{_NVML_MISSING}; a reason appears when it first occurs",
+    {"reason": UnattributedReason},
+)
+GPU_UNATTRIBUTED_ENERGY_JOULES_TOTAL = _family(
+    "gpu_unattributed_energy_joules_total",
+    FamilyType.COUNTER,
+    (*D, "reason"),
+    Group.DEVICE,
+    "Energy of the GPU that is no container's, in joules, by reason; not_measured holds what was drawn before watching began.",
+    f"{_NVML_MISSING}; a reason appears when it first occurs",
+    {"reason": UnattributedReason},
+)
+GPU_PRICE_PER_HOUR = _family(
+    "gpu_price_per_hour",
+    FamilyType.GAUGE,
+    (*D, "currency", "capacity"),
+    Group.DEVICE,
+    "Price of the whole GPU by the hour at this moment, in the currency that the label names.",
+    f"{_NVML_MISSING}, and {_WITHOUT_PRICE}",
+    {"capacity": ("on_demand", "spot", "unknown")},
+)
 GPU_UNATTRIBUTED_MEMORY_BYTES = _family(
     "gpu_unattributed_memory_bytes",
     FamilyType.GAUGE,
@@ -255,6 +378,38 @@ GPU_MIG_INFO = _family(
     "Identity of a MIG instance, always 1; uuid is that of the physical GPU, mig_uuid its own.",
     f"{_NVML_MISSING}, and outside MIG mode",
 )
+GPU_MIG_UTILIZATION_RATIO = _family(
+    "gpu_mig_utilization_ratio",
+    FamilyType.GAUGE,
+    (*D, *M),
+    Group.MIG,
+    "Share of time in which the instance's graphics or compute engine was active, 0 to 1, mean over the cycle (GPM).",
+    f"{_NO_ANSWER} (no GPM before Hopper)",
+)
+GPU_MIG_BUSY_SECONDS_TOTAL = _family(
+    "gpu_mig_busy_seconds_total",
+    FamilyType.COUNTER,
+    (*D, *M),
+    Group.MIG,
+    "Integral of the instance's utilisation, in seconds of the instance (not of the GPU).",
+    f"{_NVML_MISSING}, and {_UNTIL_MEASURED}",
+)
+GPU_MIG_SM_ACTIVE_RATIO = _family(
+    "gpu_mig_sm_active_ratio",
+    FamilyType.GAUGE,
+    (*D, *M),
+    Group.MIG,
+    "Share of the instance's SMs that were active, 0 to 1, mean over the cycle (GPM).",
+    f"{_NO_ANSWER} (no GPM before Hopper)",
+)
+GPU_MIG_TENSOR_ACTIVE_RATIO = _family(
+    "gpu_mig_tensor_active_ratio",
+    FamilyType.GAUGE,
+    (*D, *M),
+    Group.MIG,
+    "Share of cycles in which a tensor pipe of the instance was active, 0 to 1, mean over the cycle (GPM).",
+    f"{_NO_ANSWER} (no GPM before Hopper)",
+)
 GPU_MIG_MEMORY_USED_BYTES = _family(
     "gpu_mig_memory_used_bytes",
     FamilyType.GAUGE,
@@ -302,6 +457,60 @@ GPU_CONTAINER_ALLOCATION_INFO = _family(
     "for a container that uses a device without holding it",
     {**_CLASSES, "source": HoldingSource},
 )
+GPU_CONTAINER_HELD_SECONDS_TOTAL = _family(
+    "gpu_container_held_seconds_total",
+    FamilyType.COUNTER,
+    (*_CONTAINER, "state"),
+    Group.CONTAINER,
+    "GPU-seconds that the container held, by share of the physical GPU, in seconds, by state; all are there from the start.",
+    f"for a container that holds nothing, {_LINGERS}",
+    {**_CLASSES, "state": State},
+)
+GPU_CONTAINER_BUSY_SECONDS_TOTAL = _family(
+    "gpu_container_busy_seconds_total",
+    FamilyType.COUNTER,
+    _CONTAINER,
+    Group.CONTAINER,
+    "Busy time that is the container's, in seconds of the physical GPU: a MIG instance's activity counts by its share.",
+    f"{_UNTIL_MEASURED}; {_LINGERS}",
+    _CLASSES,
+)
+GPU_CONTAINER_UTILIZATION_DISTRIBUTION_RATIO = _family(
+    "gpu_container_utilization_distribution_ratio",
+    FamilyType.HISTOGRAM,
+    _CONTAINER,
+    Group.CONTAINER,
+    "How busy the container kept the device that it holds, one observation of the cycle's mean for each measured second.",
+    f"{_UNTIL_MEASURED}, with `ledger.container_distribution: false`; {_LINGERS}",
+    _CLASSES,
+)
+GPU_CONTAINER_ENERGY_JOULES_TOTAL = _family(
+    "gpu_container_energy_joules_total",
+    FamilyType.COUNTER,
+    _CONTAINER,
+    Group.CONTAINER,
+    "Energy of the GPU that is the container's, in joules: by busy time among its users, by share where that is unknown.",
+    f"where the driver does not count energy; {_LINGERS}",
+    _CLASSES,
+)
+GPU_CONTAINER_LAST_ACTIVE_TIMESTAMP_SECONDS = _family(
+    "gpu_container_last_active_timestamp_seconds",
+    FamilyType.GAUGE,
+    _CONTAINER,
+    Group.CONTAINER,
+    "When the container last worked on the device, in seconds since 1970; if it never did, when watching it began.",
+    "for a container that holds nothing, and while its activity cannot be measured",
+    _CLASSES,
+)
+GPU_CONTAINER_EVER_ACTIVE = _family(
+    "gpu_container_ever_active",
+    FamilyType.GAUGE,
+    _CONTAINER,
+    Group.CONTAINER,
+    "1 if the container has ever worked on the device that it holds, 0 if it has not since it started.",
+    "unless it was watched from its start without a gap",
+    _CLASSES,
+)
 GPU_CONTAINER_UTILIZATION_RATIO = _family(
     "gpu_container_utilization_ratio",
     FamilyType.GAUGE,
@@ -336,6 +545,72 @@ GPU_CONTAINER_UNALLOCATED_USE = _family(
     Group.CONTAINER,
     "The container uses a device that it does not hold, always 1.",
     "for every container that holds what it uses",
+    _CLASSES,
+)
+
+# ---------------------------------------------------------------------------------------------------------------- owner
+
+GPU_OWNER_HELD_SECONDS_TOTAL = _family(
+    "gpu_owner_held_seconds_total",
+    FamilyType.COUNTER,
+    (*W, "state"),
+    Group.OWNER,
+    "GPU-seconds that the owner's containers held, by share of the physical GPU, in seconds, by state.",
+    _OWNER_LINGERS,
+    {**_CLASSES, "state": State},
+)
+GPU_OWNER_MEASURED_SECONDS_TOTAL = _family(
+    "gpu_owner_measured_seconds_total",
+    FamilyType.COUNTER,
+    W,
+    Group.OWNER,
+    "Part of the held GPU-seconds in which activity was measured, in seconds: the denominator of utilisation.",
+    _OWNER_LINGERS,
+    _CLASSES,
+)
+GPU_OWNER_BUSY_SECONDS_TOTAL = _family(
+    "gpu_owner_busy_seconds_total",
+    FamilyType.COUNTER,
+    W,
+    Group.OWNER,
+    "Busy time of the owner's containers on devices that they hold, in seconds of the physical GPU.",
+    f"{_UNTIL_MEASURED}; {_OWNER_LINGERS}",
+    _CLASSES,
+)
+GPU_OWNER_UNHELD_BUSY_SECONDS_TOTAL = _family(
+    "gpu_owner_unheld_busy_seconds_total",
+    FamilyType.COUNTER,
+    W,
+    Group.OWNER,
+    "Busy time of the owner's containers on devices that they do not hold, in seconds of the physical GPU.",
+    f"until it occurs; {_OWNER_LINGERS}",
+    _CLASSES,
+)
+GPU_OWNER_ENERGY_JOULES_TOTAL = _family(
+    "gpu_owner_energy_joules_total",
+    FamilyType.COUNTER,
+    W,
+    Group.OWNER,
+    "Energy of the owner's containers on devices that they hold, in joules.",
+    f"where the driver does not count energy; {_OWNER_LINGERS}",
+    _CLASSES,
+)
+GPU_OWNER_COST_TOTAL = _family(
+    "gpu_owner_cost_total",
+    FamilyType.COUNTER,
+    (*W, "currency", "state"),
+    Group.OWNER,
+    "Money for the held GPU-seconds, accrued at the price of the moment, by state.",
+    f"{_WITHOUT_PRICE}; {_OWNER_LINGERS}",
+    {**_CLASSES, "state": State},
+)
+GPU_OWNER_UTILIZATION_DISTRIBUTION_RATIO = _family(
+    "gpu_owner_utilization_distribution_ratio",
+    FamilyType.HISTOGRAM,
+    W,
+    Group.OWNER,
+    "How busy the owner's containers kept the devices that they hold, one observation for each measured second of each.",
+    f"{_UNTIL_MEASURED}; {_OWNER_LINGERS}",
     _CLASSES,
 )
 
@@ -377,6 +652,15 @@ GPU_POD_DEVICES_IDLE = _family(
     Group.POD,
     "GPUs and MIG instances that the pod holds and that did no work for it in this cycle.",
     "while the state of any of its devices is unknown",
+    _CLASSES,
+)
+GPU_POD_LAST_ACTIVE_TIMESTAMP_SECONDS = _family(
+    "gpu_pod_last_active_timestamp_seconds",
+    FamilyType.GAUGE,
+    _POD,
+    Group.POD,
+    "When the pod last worked on any device that it holds, in seconds since 1970; if it never did, when watching it began.",
+    "for a pod that holds nothing, and while the activity on one of its devices is unknown and it works on no other",
     _CLASSES,
 )
 GPU_POD_START_TIMESTAMP_SECONDS = _family(
@@ -522,6 +806,14 @@ GPU_EXPORTER_REJECTED_READINGS_TOTAL = _family(
     "Values that cannot be true and were dropped, by what was read and why.",
     "until it first occurs",
 )
+GPU_EXPORTER_LOST_SAMPLE_SECONDS_TOTAL = _family(
+    "gpu_exporter_lost_sample_seconds_total",
+    FamilyType.COUNTER,
+    (),
+    Group.EXPORTER,
+    "Time of GPUs, in seconds, of which the driver's samples were overwritten before they were read, or could not be true.",
+    "never",
+)
 GPU_EXPORTER_CYCLE_DURATION_SECONDS = _family(
     "gpu_exporter_cycle_duration_seconds",
     FamilyType.HISTOGRAM,
@@ -543,6 +835,9 @@ ALL: tuple[Family, ...] = (
     GPU_INFO,
     GPU_UP,
     GPU_UTILIZATION_RATIO,
+    GPU_BUSY_SECONDS_TOTAL,
+    GPU_SM_ACTIVE_RATIO,
+    GPU_TENSOR_ACTIVE_RATIO,
     GPU_MEMORY_USED_BYTES,
     GPU_MEMORY_RESERVED_BYTES,
     GPU_MEMORY_TOTAL_BYTES,
@@ -551,25 +846,53 @@ ALL: tuple[Family, ...] = (
     GPU_TEMPERATURE_CELSIUS,
     GPU_ENERGY_JOULES_TOTAL,
     GPU_ALLOCATED_RATIO,
+    GPU_PROVISIONED_SECONDS_TOTAL,
+    GPU_UNALLOCATED_SECONDS_TOTAL,
+    GPU_ALLOCATION_UNKNOWN_SECONDS_TOTAL,
+    GPU_PROVISIONED_COST_TOTAL,
+    GPU_UNALLOCATED_COST_TOTAL,
+    GPU_ALLOCATION_UNKNOWN_COST_TOTAL,
+    GPU_OBSERVED_SECONDS_TOTAL,
+    GPU_UNATTRIBUTED_BUSY_SECONDS_TOTAL,
+    GPU_UNATTRIBUTED_ENERGY_JOULES_TOTAL,
+    GPU_PRICE_PER_HOUR,
     GPU_UNATTRIBUTED_MEMORY_BYTES,
     GPU_CLOCK_EVENT_SECONDS_TOTAL,
     GPU_ECC_ERRORS_TOTAL,
     GPU_ROW_REMAP_PENDING,
     GPU_EXPORTER_DEVICE_ERRORS_TOTAL,
     GPU_MIG_INFO,
+    GPU_MIG_UTILIZATION_RATIO,
+    GPU_MIG_BUSY_SECONDS_TOTAL,
+    GPU_MIG_SM_ACTIVE_RATIO,
+    GPU_MIG_TENSOR_ACTIVE_RATIO,
     GPU_MIG_MEMORY_USED_BYTES,
     GPU_MIG_MEMORY_TOTAL_BYTES,
     GPU_MIG_SHARE_RATIO,
     GPU_CONTAINER_ALLOCATION_RATIO,
     GPU_CONTAINER_ALLOCATION_INFO,
+    GPU_CONTAINER_HELD_SECONDS_TOTAL,
+    GPU_CONTAINER_BUSY_SECONDS_TOTAL,
+    GPU_CONTAINER_UTILIZATION_DISTRIBUTION_RATIO,
+    GPU_CONTAINER_ENERGY_JOULES_TOTAL,
+    GPU_CONTAINER_LAST_ACTIVE_TIMESTAMP_SECONDS,
+    GPU_CONTAINER_EVER_ACTIVE,
     GPU_CONTAINER_UTILIZATION_RATIO,
     GPU_CONTAINER_MEMORY_USED_BYTES,
     GPU_CONTAINER_PROCESSES,
     GPU_CONTAINER_UNALLOCATED_USE,
+    GPU_OWNER_HELD_SECONDS_TOTAL,
+    GPU_OWNER_MEASURED_SECONDS_TOTAL,
+    GPU_OWNER_BUSY_SECONDS_TOTAL,
+    GPU_OWNER_UNHELD_BUSY_SECONDS_TOTAL,
+    GPU_OWNER_ENERGY_JOULES_TOTAL,
+    GPU_OWNER_COST_TOTAL,
+    GPU_OWNER_UTILIZATION_DISTRIBUTION_RATIO,
     GPU_POD_OWNER_INFO,
     GPU_POD_DEVICES_REQUESTED,
     GPU_POD_DEVICES_ASSIGNED,
     GPU_POD_DEVICES_IDLE,
+    GPU_POD_LAST_ACTIVE_TIMESTAMP_SECONDS,
     GPU_POD_START_TIMESTAMP_SECONDS,
     GPU_NODE_INFO,
     GPU_NODE_CREATED_TIMESTAMP_SECONDS,
@@ -586,6 +909,7 @@ ALL: tuple[Family, ...] = (
     GPU_EXPORTER_UNRESOLVED_ALLOCATION_INFO,
     GPU_EXPORTER_CONFLICTS,
     GPU_EXPORTER_REJECTED_READINGS_TOTAL,
+    GPU_EXPORTER_LOST_SAMPLE_SECONDS_TOTAL,
     GPU_EXPORTER_CYCLE_DURATION_SECONDS,
     GPU_EXPORTER_LAST_CYCLE_TIMESTAMP_SECONDS,
 )
@@ -597,8 +921,6 @@ RESERVED_LABELS: frozenset[str] = frozenset(label for family in ALL for label in
     "job",
     "instance",
     "cluster",
-    "state",
-    "currency",
     "exempt_by",
     "timeout_source",
     "xid",

@@ -30,6 +30,10 @@ How to read it:
 - Sum or average over all labels always means something: a total and its parts never share a name.
 - Ratios go from 0 to 1. Sizes are in bytes, times in seconds, points in time in seconds since 1970.
 - An *info* metric is a gauge that is always 1: what it says stands in its labels.
+- Counters begin at 0 and wait for `ledger.birth_hold` (30 s) with their first growth, so that `increase()` sees it. Counters of
+  what has ended stay for a while, unchanged.
+- For every GPU: provisioned = unallocated + allocation unknown + held (active + idle_held + idle_empty + unknown), and busy =
+  what containers were + unattributed. What the hold keeps back is the only difference on one page.
 - Stable names and labels change only with both names served for one release.
 
 ## Labels
@@ -44,6 +48,7 @@ while pods come and go. |
 | **O** | {O} | The owner, and the `extra_labels` of the configuration. `unowned`: metadata was read and names nobody. \
 `unknown`: metadata could not be read. |
 | **P** | {P} | A pod. |
+| **W** | {W} | An owner over all its pods, and the `extra_labels` of the configuration. |
 
 A label that does not apply is absent; to Prometheus an empty label is the same.
 """
@@ -52,6 +57,10 @@ TITLES: Mapping[Group, tuple[str, str]] = {
     Group.DEVICE: ("Device", "One row per physical GPU, whoever holds it."),
     Group.MIG: ("MIG instance", "One row per MIG instance of a GPU in MIG mode."),
     Group.CONTAINER: ("Container", "One row per container and device that it holds or uses."),
+    Group.OWNER: (
+        "Owner",
+        "One row per owner and GPU model: it survives the pods, so bills and long windows are read from here.",
+    ),
     Group.POD: ("Pod", "One row per pod that asks for, holds or uses a GPU."),
     Group.NODE: ("Node", "What the node is, and what it can give."),
     Group.EXPORTER: ("Exporter", "How the exporter itself fares."),
@@ -61,7 +70,7 @@ PROCESS = """
 `process_*` (CPU time, memory, start time and file descriptors of the exporter's own process) stand on the same page.
 """
 
-SETS = {"D": catalogue.D, "M": catalogue.M, "C": catalogue.C, "P": catalogue.P, "O": catalogue.O}
+SETS = {"D": catalogue.D, "M": catalogue.M, "C": catalogue.C, "P": catalogue.P, "W": catalogue.W, "O": catalogue.O}
 
 
 def metrics_page() -> str:

@@ -119,7 +119,7 @@ def uses(
             amounts |= _use_costs(amounts, device.price_per_hour / SECONDS_PER_HOUR, attribution.currency)
         yield Use(
             key=use_key(row),
-            container=_container_subject(device, row),
+            container=container_subject(device, row),
             owner=_owner_subject(device, row),
             complete=row.owner.complete,
             amounts=amounts,
@@ -203,7 +203,8 @@ def _gpu_instance(device: DeviceSubject, group: list[MigInstance]) -> MigSubject
     return MigSubject(device, instance.gpu_instance_id, instance.compute_instance_id, instance.profile)
 
 
-def _container_subject(device: DeviceRow, row: ContainerRow) -> ContainerSubject:
+def container_subject(device: DeviceRow, row: ContainerRow) -> ContainerSubject:
+    """Labels of a container on a device."""
     subject = device_subject(device)
     mig = None
     if row.mig is not None:

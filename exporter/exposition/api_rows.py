@@ -1,13 +1,38 @@
 """Rows of the attribution as entries of the JSON document."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from exporter.model.attribution import ContainerRow, DeviceRow, Ownership, PodRow
-from exporter.model.device import Device, MigInstance
+from exporter.accounting.booking import container_subject
+from exporter.model.attribution import (
+    ContainerRow,
+    DeviceRow,
+    Ownership,
+    PodRow,
+    State,
+    UnallocatedReason,
+    UnattributedReason,
+)
+from exporter.model.device import MigInstance
+from exporter.model.ledger import Account, DeviceSubject, Ledger, Quantity, Subject, UseKey
 from exporter.model.published import Published
 
 Document = dict[str, Any]
 """A JSON object."""
+
+_OF_DEVICE: tuple[tuple[Quantity, Iterable[str]], ...] = (
+    (Quantity.PROVISIONED_SECONDS, ()),
+    (Quantity.OBSERVED_SECONDS, ()),
+    (Quantity.BUSY_SECONDS, ()),
+    (Quantity.UNALLOCATED_SECONDS, UnallocatedReason),
+    (Quantity.ALLOCATION_UNKNOWN_SECONDS, ()),
+    (Quantity.UNATTRIBUTED_BUSY_SECONDS, UnattributedReason),
+)
+_OF_CONTAINER: tuple[tuple[Quantity, Iterable[str]], ...] = (
+    (Quantity.HELD_SECONDS, State),
+    (Quantity.BUSY_SECONDS, ()),
+    (Quantity.ENERGY_JOULES, ()),
+)
 
 
 def device_entry(published: Published, row: DeviceRow) -> Document:
@@ -26,10 +51,14 @@ def device_entry(published: Published, row: DeviceRow) -> Document:
         "mig_mode": device.mig_mode.value,
         "sharing": row.sharing.value,
         "allocated_ratio": row.allocated_ratio,
-        "measurements": _measurements(published, device),
+        "unallocated_ratios": {reason.value: part for reason, part in sorted(row.unallocated_ratios.items())},
+        "allocation_unknown_ratio": row.allocation_unknown_ratio,
+        "price_per_hour": row.price_per_hour,
+        "measurements": _measurements(published, row),
+        "counted": _counted_of(published.ledger, DeviceSubject(device.index, device.uuid), _OF_DEVICE),
         "unattributed_memory_bytes": {reason.value: size for reason, size in sorted(row.unattributed_memory_bytes.items())},
         "mig_instances": [_mig(row, instance) for instance in device.mig_instances],
-        "containers": [_container(each) for each in containers],
+        "containers": [_container(published, row, each) for each in containers],
     }
 
 
@@ -51,10 +80,13 @@ def pod_entry(row: PodRow) -> Document:
     }
 
 
-def _measurements(published: Published, device: Device) -> Document:
+def _measurements(published: Published, row: DeviceRow) -> Document:
+    device = row.device
     energy = published.ledger.energy_joules.get(device.uuid)
     return {
-        "utilization_ratio": device.utilization_ratio,
+        "utilization_ratio": row.utilization_ratio,
+        "sm_active_ratio": device.sm_active_ratio,
+        "tensor_active_ratio": device.tensor_active_ratio,
         "memory_used_bytes": device.memory_used_bytes,
         "memory_reserved_bytes": device.memory_reserved_bytes,
         "memory_total_bytes": device.memory_total_bytes,
@@ -73,12 +105,15 @@ def _mig(row: DeviceRow, instance: MigInstance) -> Document:
         "mig_uuid": instance.uuid,
         "profile": instance.profile or None,
         "share_ratio": row.mig_share_ratios.get(instance.key),
+        "utilization_ratio": None if instance.activity is None else instance.activity.utilization_ratio,
         "memory_used_bytes": instance.memory_used_bytes,
         "memory_total_bytes": instance.memory_total_bytes,
     }
 
 
-def _container(row: ContainerRow) -> Document:
+def _container(published: Published, device: DeviceRow, row: ContainerRow) -> Document:
+    clock = published.ledger.idle_clocks.get(UseKey(row.container, row.device, None if row.mig is None else row.mig.key))
+    moment = None if clock is None or row.utilization_ratio is None else clock.last_active_timestamp_seconds
     return {
         "namespace": row.container.namespace,
         "pod": row.container.pod,
@@ -97,7 +132,25 @@ def _container(row: ContainerRow) -> Document:
         "processes": row.processes,
         "state": row.state.value,
         "state_evidence": row.state_evidence,
+        "last_active_timestamp_seconds": moment,
+        "inactive_seconds": None if moment is None else max(published.snapshot.timestamp_seconds - moment, 0.0),
+        "ever_active": None if clock is None or not (clock.ever_active or clock.from_start) else clock.ever_active,
+        "counted": _counted_of(published.ledger, container_subject(device, row), _OF_CONTAINER),
     }
+
+
+def _counted_of(ledger: Ledger, subject: Subject, quantities: Iterable[tuple[Quantity, Iterable[str]]]) -> Document:
+    """What the ledger shows of it since it was first seen; null: not counted."""
+    return {quantity.value: _shown(ledger, subject, quantity, tuple(details)) for quantity, details in quantities}
+
+
+def _shown(ledger: Ledger, subject: Subject, quantity: Quantity, details: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
+    """One figure, or one for each detail that there is."""
+    if not details:
+        tally = ledger.tallies.get(Account(subject, quantity))
+        return None if tally is None else tally.shown
+    found = {detail: ledger.tallies.get(Account(subject, quantity, detail)) for detail in details}
+    return {detail: tally.shown for detail, tally in found.items() if tally is not None}
 
 
 def _owner(owner: Ownership) -> Document:

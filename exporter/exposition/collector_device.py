@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from prometheus_client.metrics_core import Metric
 
 from exporter import catalogue
+from exporter.attribution.node_identity import node_identity
 from exporter.catalogue import Family
 from exporter.exposition.families import Labelled, Labels, info, metric
 from exporter.exposition.labels import Labeller, mig_labels
@@ -12,10 +13,12 @@ from exporter.model.attribution import DeviceRow
 from exporter.model.device import Device, MigInstance
 from exporter.model.ids import DeviceUuid
 from exporter.model.ledger import MonotoneCounter
+from exporter.model.node import Capacity
 from exporter.model.published import Published
 
 _MEASURED: tuple[tuple[Family, Callable[[Device], float | None]], ...] = (
-    (catalogue.GPU_UTILIZATION_RATIO, lambda device: device.utilization_ratio),
+    (catalogue.GPU_SM_ACTIVE_RATIO, lambda device: device.sm_active_ratio),
+    (catalogue.GPU_TENSOR_ACTIVE_RATIO, lambda device: device.tensor_active_ratio),
     (catalogue.GPU_MEMORY_USED_BYTES, lambda device: device.memory_used_bytes),
     (catalogue.GPU_MEMORY_RESERVED_BYTES, lambda device: device.memory_reserved_bytes),
     (catalogue.GPU_MEMORY_TOTAL_BYTES, lambda device: device.memory_total_bytes),
@@ -25,12 +28,19 @@ _MEASURED: tuple[tuple[Family, Callable[[Device], float | None]], ...] = (
     (catalogue.GPU_ROW_REMAP_PENDING, lambda device: device.row_remap_pending),
 )
 
+_OF_GPU_INSTANCE: tuple[tuple[Family, Callable[[MigInstance], float | None]], ...] = (
+    (catalogue.GPU_MIG_UTILIZATION_RATIO, lambda mig: None if mig.activity is None else mig.activity.utilization_ratio),
+    (catalogue.GPU_MIG_SM_ACTIVE_RATIO, lambda mig: mig.sm_active_ratio),
+    (catalogue.GPU_MIG_TENSOR_ACTIVE_RATIO, lambda mig: mig.tensor_active_ratio),
+)
+
 
 def device_families(published: Published, labels: Labeller) -> Iterator[Metric]:
     """One row per physical GPU, whoever holds it."""
     rows = published.attribution.devices
     yield from info(catalogue.GPU_INFO, (_identity(published, labels, row) for row in rows))
     yield from metric(catalogue.GPU_UP, _up(published, labels))
+    yield from metric(catalogue.GPU_UTILIZATION_RATIO, ((labels.device(row.device), row.utilization_ratio) for row in rows))
     for family, reading in _MEASURED:
         yield from metric(family, ((labels.device(row.device), reading(row.device)) for row in rows))
     yield from metric(catalogue.GPU_ALLOCATED_RATIO, ((labels.device(row.device), row.allocated_ratio) for row in rows))
@@ -42,6 +52,7 @@ def device_families(published: Published, labels: Labeller) -> Iterator[Metric]:
             for reason, amount in sorted(row.unattributed_memory_bytes.items())
         ),
     )
+    yield from metric(catalogue.GPU_PRICE_PER_HOUR, _prices(published, labels))
     yield from _counters(published, labels)
 
 
@@ -54,9 +65,19 @@ def mig_families(published: Published, labels: Labeller) -> Iterator[Metric]:
     ]
     yield from info(catalogue.GPU_MIG_INFO, ({**each, "mig_uuid": instance.uuid} for each, _, instance in instances))
     memories = _once_per_gpu_instance(instances)
+    for family, measured in _OF_GPU_INSTANCE:
+        yield from metric(family, ((each, measured(mig)) for each, mig in memories))
     yield from metric(catalogue.GPU_MIG_MEMORY_USED_BYTES, ((each, mig.memory_used_bytes) for each, mig in memories))
     yield from metric(catalogue.GPU_MIG_MEMORY_TOTAL_BYTES, ((each, mig.memory_total_bytes) for each, mig in memories))
     yield from metric(catalogue.GPU_MIG_SHARE_RATIO, ((each, _share(row, mig)) for each, row, mig in instances))
+
+
+def _prices(published: Published, labels: Labeller) -> Iterator[Labelled]:
+    meta = published.snapshot.node_meta.value
+    capacity = Capacity.UNKNOWN if meta is None else node_identity(meta).capacity
+    further = {"currency": published.attribution.currency, "capacity": capacity.value}
+    for row in published.attribution.devices:
+        yield {**labels.device(row.device), **further}, row.price_per_hour
 
 
 def _identity(published: Published, labels: Labeller, row: DeviceRow) -> Labels:
@@ -83,7 +104,7 @@ def _up(published: Published, labels: Labeller) -> Iterator[Labelled]:
 
 
 def _once_per_gpu_instance(instances: Iterable[tuple[Labels, DeviceRow, MigInstance]]) -> list[tuple[Labels, MigInstance]]:
-    """Compute instances share their GPU instance's memory: it stands there once, so that a sum means something."""
+    """Compute instances share what their GPU instance has: it stands there once, so that a sum means something."""
     groups: dict[tuple[DeviceUuid, int], list[tuple[Labels, MigInstance]]] = {}
     for labels, row, mig in instances:
         groups.setdefault((row.device.uuid, mig.gpu_instance_id), []).append((labels, mig))

@@ -52,6 +52,7 @@ def exporter_families(published: Published) -> Iterator[Metric]:
             for (reading, reason), count in sorted(ledger.rejected_readings.items())
         ),
     )
+    yield from metric(catalogue.GPU_EXPORTER_LOST_SAMPLE_SECONDS_TOTAL, [({}, ledger.lost_sample_seconds)])
     if ledger.cycle_duration is not None:
         yield from histogram(catalogue.GPU_EXPORTER_CYCLE_DURATION_SECONDS, [({}, ledger.cycle_duration)])
     yield from metric(catalogue.GPU_EXPORTER_LAST_CYCLE_TIMESTAMP_SECONDS, [({}, published.snapshot.timestamp_seconds)])

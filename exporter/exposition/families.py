@@ -60,6 +60,33 @@ def histogram(family: Family, histograms: Iterable[tuple[Labels, Histogram]]) ->
         yield result
 
 
+def summed_histograms(histograms: Iterable[tuple[Labels, Histogram]]) -> Iterator[tuple[Labels, Histogram]]:
+    """Histograms with equal labels added up, bucket by bucket; all of them have the same bounds."""
+    totals: dict[tuple[tuple[str, str], ...], Histogram] = {}
+    for labels, value in histograms:
+        key = tuple(sorted(_published(labels).items()))
+        before = totals.get(key)
+        totals[key] = value if before is None else _both(before, value)
+    for key, total in totals.items():
+        yield dict(key), total
+
+
+def _both(one: Histogram, other: Histogram) -> Histogram:
+    counts = tuple(first + second for first, second in zip(one.counts, other.counts, strict=True))
+    return Histogram(one.bounds, counts, one.total + other.total)
+
+
+def latest(samples: Iterable[Labelled]) -> Iterator[Labelled]:
+    """Of samples with equal labels the largest; unknown ones do not count."""
+    greatest: dict[tuple[tuple[str, str], ...], float] = {}
+    for labels, value in samples:
+        key = tuple(sorted(_published(labels).items()))
+        if value is not None:
+            greatest[key] = max(value, greatest.get(key, value))
+    for key, value in greatest.items():
+        yield dict(key), value
+
+
 def summed(samples: Iterable[Labelled]) -> Iterator[Labelled]:
     """Samples with equal labels added up; unknown if one of them is.
 

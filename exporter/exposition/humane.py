@@ -3,6 +3,7 @@
 _KIB = 1024
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _FEW = 10
+_TWO_MINUTES = 120
 
 
 def percent(ratio: float | None) -> str | None:
@@ -38,6 +39,19 @@ def duration(seconds: float | None) -> str | None:
         if seconds < limit:
             return f"{seconds / width:.0f}\u202f{unit}"
     return f"{seconds / 3600:.0f}\u202fh"
+
+
+def lasting(seconds: float | None) -> str | None:
+    """How long something has lasted, in two units: ``2 h 10 min``, ``3 d 4 h``; seconds below two minutes."""
+    if seconds is None or seconds < _TWO_MINUTES:
+        return duration(seconds)
+    minutes = int(seconds // 60)
+    for width, unit, below, part_unit in ((1440, "d", 60, "h"), (60, "h", 1, "min")):
+        if minutes >= width:
+            rest = minutes % width // below
+            whole = f"{minutes // width}\u202f{unit}"
+            return f"{whole} {rest}\u202f{part_unit}" if rest else whole
+    return f"{minutes}\u202fmin"
 
 
 def short_uuid(uuid: str) -> str:

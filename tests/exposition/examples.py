@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from exporter.accounting.booking import container_subject
+from exporter.accounting.distribution import BOUNDS_RATIO
+from exporter.model.activity import Activity, Span
 from exporter.model.attribution import (
     Allocation,
     Attribution,
@@ -23,7 +26,21 @@ from exporter.model.attribution import (
 )
 from exporter.model.device import Device, DeviceTrouble, MigInstance, MigMode, NvmlState
 from exporter.model.ids import ContainerKey, DeviceUuid, MigUuid, PodUid
-from exporter.model.ledger import Histogram, Ledger, MonotoneCounter
+from exporter.model.ledger import (
+    Account,
+    DeviceSubject,
+    Distribution,
+    Histogram,
+    IdleClock,
+    Ledger,
+    MigSubject,
+    MonotoneCounter,
+    OwnerSubject,
+    Quantity,
+    Subject,
+    Tally,
+    UseKey,
+)
 from exporter.model.policy import WorkloadClass
 from exporter.model.published import Build, Published, SourceHealth
 from exporter.model.reading import Fresh, Missing, MissingReason, Observed
@@ -80,8 +97,16 @@ def a_device(index: int = 0, **changes: Any) -> Device:
         power_limit_watts=700.0,
         temperature_celsius=54.0,
         row_remap_pending=False,
+        sm_active_ratio=0.3,
+        tensor_active_ratio=0.1,
     )
     return replace(device, **changes)
+
+
+def a_device_row(device: Device, sharing: Sharing, allocated: float | None, **changes: Any) -> DeviceRow:
+    """A row that says of the device's utilisation what the device says."""
+    row = DeviceRow(device, sharing, allocated, utilization_ratio=device.utilization_ratio)
+    return replace(row, **changes)
 
 
 def a_row(index: int = 0, pod: str = "train-0", **changes: Any) -> ContainerRow:
@@ -125,13 +150,16 @@ def a_mig(gi: int, profile: str = "1g.10gb", **changes: Any) -> MigInstance:
         compute_slices=1,
         memory_used_bytes=2 * GIB,
         memory_total_bytes=10 * GIB,
+        activity=Activity((Span(5.0, 0.25),)),
+        sm_active_ratio=0.2,
+        tensor_active_ratio=0.1,
     )
     return replace(instance, **changes)
 
 
 def a_published(
     *,
-    devices: tuple[DeviceRow, ...] | None = (DeviceRow(a_device(), Sharing.NONE, 1.0),),
+    devices: tuple[DeviceRow, ...] | None = (a_device_row(a_device(), Sharing.NONE, 1.0),),
     containers: tuple[ContainerRow, ...] = (),
     pods: tuple[PodRow, ...] = (),
     ledger: Ledger | None = None,
@@ -184,6 +212,66 @@ def a_ledger() -> Ledger:
     )
 
 
+def ledger_of(devices: tuple[DeviceRow, ...], containers: tuple[ContainerRow, ...], ledger: Ledger) -> Ledger:
+    """The ledger with an hour of counters for everybody who is there."""
+    by_uuid = {row.device.uuid: row for row in devices}
+    tallies: dict[Account, Tally] = {}
+    distributions: dict[Subject, Distribution] = {}
+    clocks: dict[UseKey, IdleClock] = {}
+    for each in devices:
+        tallies |= {account: Tally(0.0, amount) for account, amount in _of_device(each).items()}
+    for row in containers:
+        device = by_uuid[row.device]
+        owner = OwnerSubject(
+            device.device.model,
+            row.container.namespace,
+            row.owner.team,
+            row.owner.cost_center,
+            row.owner.workload_class,
+            row.owner.extra,
+        )
+        subject = container_subject(device, row)
+        share = row.share_ratio or 0.0
+        amounts: dict[Account, float] = {
+            Account(subject, Quantity.BUSY_SECONDS): 100.0,
+            Account(subject, Quantity.ENERGY_JOULES): 1000.0,
+        }
+        for state in State if row.holds else ():
+            amounts[Account(subject, Quantity.HELD_SECONDS, state)] = 800.0 * share
+            amounts[Account(owner, Quantity.HELD_SECONDS, state)] = 800.0 * share
+            amounts[Account(owner, Quantity.COST, f"USD/{state}")] = 0.5
+        for quantity in (Quantity.MEASURED_SECONDS, Quantity.BUSY_SECONDS, Quantity.ENERGY_JOULES):
+            amounts[Account(owner, quantity)] = 90.0
+        if not row.holds:
+            amounts[Account(owner, Quantity.UNHELD_BUSY_SECONDS)] = 12.0
+        tallies |= {account: Tally(0.0, amount) for account, amount in amounts.items()}
+        if row.holds:
+            shown = Histogram(BOUNDS_RATIO, (300, 0, 0, 0, 0, 100, 0, 0, 0, 0, 0), 50.0)
+            distributions |= {subject: Distribution(0.0, shown, shown), owner: Distribution(0.0, shown, shown)}
+            key = UseKey(row.container, row.device, None if row.mig is None else row.mig.key)
+            clocks[key] = IdleClock(NOW - 7800, ever_active=row.state is not State.IDLE_EMPTY, from_start=True, seen_at=0.0)
+    return replace(ledger, tallies=tallies, distributions=distributions, idle_clocks=clocks)
+
+
+def _of_device(row: DeviceRow) -> dict[Account, float]:
+    subject = DeviceSubject(row.device.index, row.device.uuid)
+    amounts = {
+        Account(subject, Quantity.PROVISIONED_SECONDS): 3600.0,
+        Account(subject, Quantity.OBSERVED_SECONDS): 3500.0,
+        Account(subject, Quantity.BUSY_SECONDS): 1000.0,
+        Account(subject, Quantity.UNALLOCATED_SECONDS, "free"): 200.0,
+        Account(subject, Quantity.ALLOCATION_UNKNOWN_SECONDS): 100.0,
+        Account(subject, Quantity.UNATTRIBUTED_BUSY_SECONDS, "host_process"): 50.0,
+        Account(subject, Quantity.UNATTRIBUTED_ENERGY_JOULES, "unallocated"): 500.0,
+    }
+    for quantity in (Quantity.PROVISIONED_COST, Quantity.UNALLOCATED_COST, Quantity.ALLOCATION_UNKNOWN_COST):
+        amounts[Account(subject, quantity, "USD")] = 2.0
+    for instance in row.device.mig_instances:
+        mig = MigSubject(subject, instance.gpu_instance_id, instance.compute_instance_id, instance.profile)
+        amounts[Account(mig, Quantity.BUSY_SECONDS)] = 40.0
+    return amounts
+
+
 def _mig_gpu() -> tuple[DeviceRow, tuple[ContainerRow, ...]]:
     first, second, third = (
         a_mig(1, "3g.40gb", compute_slices=3, memory_total_bytes=40 * GIB),
@@ -199,7 +287,7 @@ def _mig_gpu() -> tuple[DeviceRow, tuple[ContainerRow, ...]]:
         memory_used_bytes=30 * GIB,
         power_watts=288.0,
     )
-    row = DeviceRow(device, Sharing.MIG, 4 / 7, mig_share_ratios={first.key: 3 / 7, second.key: 1 / 7, third.key: 1 / 7})
+    row = a_device_row(device, Sharing.MIG, 4 / 7, mig_share_ratios={first.key: 3 / 7, second.key: 1 / 7, third.key: 1 / 7})
     blue = an_owner("blue", workload="llama", workload_type="inferenceservice", workload_class=WorkloadClass.SERVING)
     notebook = an_owner("green", workload="jupyter-ada", workload_type="notebook", workload_class=WorkloadClass.NOTEBOOK)
     return row, (
@@ -240,29 +328,34 @@ def a_busy_node(*, simulated: bool = False) -> Published:
     )
     replica = [Allocation("nvidia.com/gpu", HoldingSource.POD_RESOURCES, f"{uuid(2)}::{number}") for number in range(4)]
     devices = (
-        DeviceRow(a_device(0, utilization_ratio=0.97, memory_used_bytes=71 * GIB, power_watts=662.0), Sharing.NONE, 1.0),
-        DeviceRow(
+        a_device_row(
+            a_device(0, utilization_ratio=0.97, memory_used_bytes=71 * GIB, power_watts=662.0),
+            Sharing.NONE,
+            1.0,
+            price_per_hour=3.5,
+        ),
+        a_device_row(
             a_device(1, utilization_ratio=0.0, memory_used_bytes=38 * GIB, power_watts=118.0, temperature_celsius=37.0),
             Sharing.NONE,
             1.0,
         ),
-        DeviceRow(a_device(2, utilization_ratio=0.36, memory_used_bytes=24 * GIB), Sharing.TIME_SLICING, 0.75),
+        a_device_row(a_device(2, utilization_ratio=0.36, memory_used_bytes=24 * GIB), Sharing.TIME_SLICING, 0.75),
         mig,
-        DeviceRow(
+        a_device_row(
             a_device(4, utilization_ratio=0.0, memory_used_bytes=8 * MIB, power_watts=71.0, temperature_celsius=31.0),
             Sharing.NONE,
             0.0,
         ),
-        DeviceRow(
+        a_device_row(
             a_device(5, utilization_ratio=0.12, memory_used_bytes=9 * GIB),
             Sharing.NONE,
             0.0,
-            {UnattributedReason.HOST_PROCESS: 3 * GIB},
+            unattributed_memory_bytes={UnattributedReason.HOST_PROCESS: 3 * GIB},
         ),
-        DeviceRow(
+        a_device_row(
             a_device(6, utilization_ratio=0.005, memory_used_bytes=4 * GIB, power_limit_watts=None), Sharing.UNKNOWN, None
         ),
-        DeviceRow(Device(uuid(7), 7, "NVIDIA H100 80GB HBM3", trouble=DeviceTrouble.LOST), Sharing.NONE, 1.0),
+        a_device_row(Device(uuid(7), 7, "NVIDIA H100 80GB HBM3", trouble=DeviceTrouble.LOST), Sharing.NONE, 1.0),
     )
     containers = (
         a_row(0, "train-0", utilization_ratio=0.97, memory_used_bytes=71 * GIB, processes=8),
@@ -319,6 +412,7 @@ def a_busy_node(*, simulated: bool = False) -> Published:
         a_pod("train-0"),
         a_pod("train-1", idle=1),
         a_pod("embed-28391-x2x8k", owner=blue, requested=2, assigned=2),
+        a_pod("jupyter-ada-0", owner=mig_rows[1].owner, idle=1),
         a_pod("llama-0", owner=mig_rows[0].owner, idle=None),
         a_pod("waiting", owner=unowned, requested=8, assigned=0, idle=None, start_timestamp_seconds=None),
     )
@@ -338,7 +432,8 @@ def a_busy_node(*, simulated: bool = False) -> Published:
         devices=devices,
         containers=containers,
         pods=pods,
-        ledger=a_ledger(),
+        ledger=ledger_of(devices, containers, a_ledger()),
+        currency="USD",
         build=replace(BUILD, simulated=simulated),
         node_meta=fresh(meta),
         sources={

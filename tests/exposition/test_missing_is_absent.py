@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from exporter.model.attribution import DeviceRow, Sharing
-from tests.exposition.examples import NOW, a_busy_node, a_device, a_mig, a_pod, a_published, a_row, fresh
+from tests.exposition.examples import NOW, a_busy_node, a_device, a_device_row, a_mig, a_pod, a_published, a_row, fresh
 from tests.exposition.pages import names
 
 DEVICE = {
+    "sm_active_ratio": "gpu_sm_active_ratio",
+    "tensor_active_ratio": "gpu_tensor_active_ratio",
     "utilization_ratio": "gpu_utilization_ratio",
     "memory_used_bytes": "gpu_memory_used_bytes",
     "memory_reserved_bytes": "gpu_memory_reserved_bytes",
@@ -31,7 +33,12 @@ POD = {
     "idle": "gpu_pod_devices_idle",
     "start_timestamp_seconds": "gpu_pod_start_timestamp_seconds",
 }
-MIG = {"memory_used_bytes": "gpu_mig_memory_used_bytes", "memory_total_bytes": "gpu_mig_memory_total_bytes"}
+MIG = {
+    "sm_active_ratio": "gpu_mig_sm_active_ratio",
+    "tensor_active_ratio": "gpu_mig_tensor_active_ratio",
+    "memory_used_bytes": "gpu_mig_memory_used_bytes",
+    "memory_total_bytes": "gpu_mig_memory_total_bytes",
+}
 FULL = names(a_published(containers=(a_row(),), pods=(a_pod(),)))
 NO_NUMBER = (None, math.nan, math.inf, -math.inf)
 
@@ -46,7 +53,7 @@ def changed(field: str, value: float | None) -> dict[str, Any]:
 
 
 def one_device(**changes: Any) -> tuple[DeviceRow, ...]:
-    return (DeviceRow(a_device(**changes), Sharing.NONE, 1.0),)
+    return (a_device_row(a_device(**changes), Sharing.NONE, 1.0),)
 
 
 @pytest.mark.parametrize("value", NO_NUMBER)
@@ -78,7 +85,7 @@ def test_unknown_mig_value_has_no_sample(field: str, name: str) -> None:
 
 def test_unknown_allocation_has_no_sample() -> None:
     """A device of which no source can say who holds it has no allocated ratio: unknown is not free."""
-    assert absent(devices=(DeviceRow(a_device(), Sharing.UNKNOWN, None),)) == {"gpu_allocated_ratio"}
+    assert absent(devices=(a_device_row(a_device(), Sharing.UNKNOWN, None),)) == {"gpu_allocated_ratio"}
 
 
 def test_unified_memory_part_keeps_the_memory_of_its_processes() -> None:

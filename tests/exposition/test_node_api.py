@@ -19,20 +19,22 @@ TOP = {
 }  # fmt: skip
 DEVICE = {
     "gpu", "uuid", "model", "architecture", "pci_bus_id", "minor", "up", "trouble", "mig_mode", "sharing", "allocated_ratio",
-    "measurements", "unattributed_memory_bytes", "mig_instances", "containers",
+    "unallocated_ratios", "allocation_unknown_ratio", "price_per_hour", "measurements", "counted",
+    "unattributed_memory_bytes", "mig_instances", "containers",
 }  # fmt: skip
 MEASUREMENTS = {
     "utilization_ratio", "memory_used_bytes", "memory_reserved_bytes", "memory_total_bytes", "power_watts", "power_limit_watts",
-    "temperature_celsius", "energy_joules_total", "row_remap_pending",
+    "temperature_celsius", "energy_joules_total", "row_remap_pending", "sm_active_ratio", "tensor_active_ratio",
 }  # fmt: skip
 CONTAINER = {
     "namespace", "pod", "pod_uid", "container", "mig_uuid", "workload_type", "workload", "workload_class", "team",
     "cost_center", "extra_labels", "holds",
     "uses_unheld", "allocations", "share_ratio", "utilization_ratio", "memory_used_bytes", "processes",
-    "state", "state_evidence",
+    "state", "state_evidence", "last_active_timestamp_seconds", "inactive_seconds", "ever_active", "counted",
 }  # fmt: skip
 MIG = {
     "gpu_instance_id", "compute_instance_id", "mig_uuid", "profile", "share_ratio", "memory_used_bytes", "memory_total_bytes",
+    "utilization_ratio",
 }  # fmt: skip
 POD = {
     "namespace", "pod", "uid", "workload_type", "workload", "workload_class", "team", "cost_center", "extra_labels",

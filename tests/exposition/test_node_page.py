@@ -166,6 +166,7 @@ def test_hostile_names_are_text(value: str) -> None:
     )
     harmless = drawn(
         a_published(
+            devices=(DeviceRow(a_device(), Sharing.NONE, 1.0),),
             containers=(a_row(state_evidence="x", owner=an_owner(extra=(("project", "x"),))),),
             sources={"x": SourceHealth(up=False, reason="x", detail="x")},
         )
