@@ -282,6 +282,12 @@ def a_snapshot(
     return replace(snapshot, **changes)
 
 
+def later(snapshot: Snapshot, seconds: float = CYCLE_SECONDS, **changes: Any) -> Snapshot:
+    """The same node this much later, but for what has changed meanwhile."""
+    then = {"taken_at": snapshot.taken_at + seconds, "timestamp_seconds": snapshot.timestamp_seconds + seconds}
+    return replace(snapshot, **(then | changes))
+
+
 def _observed_holdings(holdings: Iterable[Holding] | Holdings | Observed[Holdings]) -> Observed[Holdings]:
     if isinstance(holdings, Observed):
         return holdings

@@ -5,13 +5,22 @@ from dataclasses import dataclass, field, replace
 
 from exporter.attribution.controllers import find_workload
 from exporter.attribution.lookups import Lookups, is_definitive
-from exporter.attribution.ownership import NAMESPACE_SOURCES, WORKLOAD_SOURCES, named_class, resolve_ownership
+from exporter.attribution.ownership import (
+    NAMESPACE_SOURCES,
+    UNKNOWN_WORKLOAD,
+    WORKLOAD_SOURCES,
+    named_class,
+    resolve_ownership,
+)
 from exporter.attribution.pods import PodIndex
 from exporter.model.attribution import Ownership
 from exporter.model.ids import ContainerKey, PodUid
-from exporter.model.policy import OwnershipPolicy, OwnerSource
+from exporter.model.policy import OwnershipPolicy, OwnerSource, WorkloadClass
 from exporter.model.snapshot import Snapshot
 from exporter.model.workload import LookupFailure, Pod
+
+OF_WORKLOAD = WORKLOAD_SOURCES | {OwnerSource.QUEUE}
+"""What goes with the workload; a queue that the pod itself names is read anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class OwnerBook:
         return self._found[uid]
 
     def remember(self, present: Iterable[PodUid]) -> dict[PodUid, Ownership]:
-        """The complete ownerships of these pods, and of those that were known before and are still there, for the next cycle."""
+        """For the next cycle: the complete ownerships of these pods, and of those known before that are still there."""
         still_there = self.remembered.keys() if self.listed is None else self.remembered.keys() & self.listed
         now = {uid: owner for uid in present if uid and (owner := self._found.get(uid)) is not None and owner.complete}
         return {uid: self.remembered[uid] for uid in still_there} | now
@@ -53,7 +62,7 @@ class OwnerBook:
 
     def _lost(self, pod: Pod) -> frozenset[OwnerSource]:
         """Sources above the pod that cannot be read now, be it that the object is there no more."""
-        above = frozenset() if find_workload(pod, self.lookups).read else WORKLOAD_SOURCES
+        above: frozenset[OwnerSource] = frozenset() if find_workload(pod, self.lookups).read else OF_WORKLOAD
         namespace_read = not isinstance(self.lookups.namespace(pod.namespace), LookupFailure)
         return above if namespace_read else above | NAMESPACE_SOURCES
 
@@ -80,16 +89,13 @@ def owners_of_pods(
     )
 
 
-def _kept(
-    before: Ownership, now: Ownership, lost: frozenset[OwnerSource], pod: Pod, policy: OwnershipPolicy
-) -> Ownership:
+def _kept(before: Ownership, now: Ownership, lost: frozenset[OwnerSource], pod: Pod, policy: OwnershipPolicy) -> Ownership:
     """The new answer, without what it has only lost: an owner deleted meanwhile, or metadata that is refused now.
 
     What was read anew counts from this moment, also where it says less than before.
     """
-    if lost & WORKLOAD_SOURCES and before.workload != UNKNOWN_WORKLOAD:
-        workload_class = named_class(pod.annotations, policy) or before.workload_class
-        now = replace(now, workload_type=before.workload_type, workload=before.workload, workload_class=workload_class)
+    if lost & OF_WORKLOAD:
+        now = _with_workload_of(before, now, named_class(pod.annotations, policy))
     if _is_lost((before.team, before.team_source), (now.team, now.team_source), lost, policy):
         now = replace(now, team=before.team, team_source=before.team_source)
     cost_center = (before.cost_center, before.cost_center_source)
@@ -100,13 +106,21 @@ def _kept(
     return replace(now, extra=extra)
 
 
-def _is_lost(
-    before: tuple[str, str], now: tuple[str, str], lost: frozenset[OwnerSource], policy: OwnershipPolicy
-) -> bool:
+def _with_workload_of(before: Ownership, now: Ownership, workload_class: WorkloadClass | None) -> Ownership:
+    """What the lost workload said; the pod's own word on its class and its queue stands."""
+    now = replace(now, queue=now.queue or before.queue)
+    if before.workload == UNKNOWN_WORKLOAD:
+        return now
+    workload_class = workload_class or before.workload_class
+    return replace(now, workload_type=before.workload_type, workload=before.workload, workload_class=workload_class)
+
+
+def _is_lost(before: tuple[str, str], now: tuple[str, str], lost: frozenset[OwnerSource], policy: OwnershipPolicy) -> bool:
     """True if the value before is from a source that is lost, and nothing nearer has a say now."""
     (was, source), (becomes, source_now) = before, now
     if not source:
         return becomes == policy.unknown != was
     order = [one.value for one in policy.precedence]
-    nearer = source_now in order and source in order and order.index(source_now) < order.index(source)
-    return source in {one.value for one in lost} and not nearer
+    if source not in order or OwnerSource(source) not in lost:
+        return False
+    return source_now not in order or order.index(source_now) > order.index(source)

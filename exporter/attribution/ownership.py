@@ -16,6 +16,8 @@ QUEUE_LABELS = (
     "kai.scheduler/queue",
 )
 QUEUE_ANNOTATIONS = ("volcano.sh/queue-name",)
+UNKNOWN_WORKLOAD = "unknown"
+"""Type and name where nothing is known of the pod."""
 _CLASSES = {workload_class.value: workload_class for workload_class in WorkloadClass}
 NAMESPACE_SOURCES = frozenset({OwnerSource.NAMESPACE_LABEL, OwnerSource.NAMESPACE_ANNOTATION})
 WORKLOAD_SOURCES = frozenset({OwnerSource.WORKLOAD_LABEL, OwnerSource.WORKLOAD_ANNOTATION})
@@ -48,8 +50,8 @@ def resolve_ownership(pod: Pod | None, lookups: Lookups, policy: OwnershipPolicy
     team, team_source = _value(policy.team, metadata, policy, queue=True)
     cost_center, cost_center_source = _value(policy.cost_center, metadata, policy, queue=True)
     return Ownership(
-        workload_type=_cut(workload.type, policy) or "unknown",
-        workload=_cut(workload.name, policy) or "unknown",
+        workload_type=_cut(workload.type, policy) or UNKNOWN_WORKLOAD,
+        workload=_cut(workload.name, policy) or UNKNOWN_WORKLOAD,
         workload_class=_workload_class(pod, workload, metadata, policy),
         team=team,
         cost_center=cost_center,
@@ -63,8 +65,8 @@ def resolve_ownership(pod: Pod | None, lookups: Lookups, policy: OwnershipPolicy
 
 def _unknown(policy: OwnershipPolicy, *, complete: bool) -> Ownership:
     return Ownership(
-        workload_type="unknown",
-        workload="unknown",
+        workload_type=UNKNOWN_WORKLOAD,
+        workload=UNKNOWN_WORKLOAD,
         workload_class=WorkloadClass.OTHER,
         team=policy.unknown,
         cost_center=policy.unknown,
@@ -76,7 +78,7 @@ def _unknown(policy: OwnershipPolicy, *, complete: bool) -> Ownership:
 def _metadata(pod: Pod, workload: Workload, lookups: Lookups) -> _Metadata:
     namespace = lookups.namespace(pod.namespace)
     labels, annotations = (namespace.labels, namespace.annotations) if isinstance(namespace, ObjectMeta) else ({}, {})
-    unread_above = WORKLOAD_SOURCES if workload.unreadable else frozenset()
+    unread_above: frozenset[OwnerSource] = WORKLOAD_SOURCES if workload.unreadable else frozenset()
     unread = unread_above | (NAMESPACE_SOURCES if unreadable(namespace) else frozenset())
     return _Metadata(
         by_source={

@@ -1,5 +1,6 @@
 """A device's utilisation, split: whose the busy time was, where the driver can say; and the reason for the rest."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -115,7 +116,7 @@ def _by_samples(presence: Presence, total: float) -> UtilizationSplit:
     for pid, ratio in by_pid.items():
         if isinstance(whose := presence.whose[pid], UnattributedReason):
             nobodys[whose] = nobodys.get(whose, 0.0) + ratio * scale
-    rest = total - sum(ratio or 0.0 for ratio in rows.values()) - sum(nobodys.values())
+    rest = total - math.fsum([*(ratio or 0.0 for ratio in rows.values()), *nobodys.values()])  # rows have no order
     doubtful = bool(sampled) and None in rows.values()
     reason = UnattributedReason.NOT_MEASURED if doubtful else reason_for(presence, _silent(presence, by_pid if sampled else ()))
     nobodys[reason] = nobodys.get(reason, 0.0) + max(rest, 0.0)

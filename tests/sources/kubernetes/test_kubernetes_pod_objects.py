@@ -235,6 +235,51 @@ def test_start_time_is_unix_seconds_or_unknown(written: object, seconds: object)
     assert parsed(a_document(status={"startTime": written})).start_timestamp_seconds == seconds
 
 
+def _status(name: object, started: object) -> dict[str, Any]:
+    return {"name": name, "state": {"running": {"startedAt": started}}}
+
+
+def test_running_containers_of_all_kinds_have_their_own_start() -> None:
+    """A container that was restarted is younger than its pod; one that waits or has ended runs since never."""
+    ended = {"name": "done", "state": {"terminated": {"startedAt": "2026-11-30T21:00:00Z"}}}
+    status = {
+        "startTime": "2026-11-30T20:00:00Z",
+        "containerStatuses": [_status("main", "2026-11-30T21:08:08Z"), {"name": "waits", "state": {"waiting": {}}}, ended],
+        "initContainerStatuses": [_status("proxy", "2026-11-30T21:08:07Z")],
+        "ephemeralContainerStatuses": [_status("debug", "2026-11-30T22:08:08.5+01:00")],
+    }
+    assert parsed(a_document(status=status)).container_starts == {
+        "main": 1796072888.0,
+        "proxy": 1796072887.0,
+        "debug": 1796072888.5,
+    }
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        _status("odd", None),
+        _status("odd", 1796072888),
+        _status("odd", "2026-11-30T21:08:08"),
+        _status("odd", "2026-02-30T21:08:08Z"),
+        _status("odd", "99999-01-01T00:00:00Z"),
+        _status("odd", ["2026-11-30T21:08:08Z"]),
+        _status(7, "2026-11-30T21:08:08Z"),
+        _status("", "2026-11-30T21:08:08Z"),
+        {"name": "odd", "state": {"running": "2026-11-30T21:08:08Z"}},
+        {"name": "odd", "state": {"running": None}},
+        {"name": "odd", "state": [{"running": {}}]},
+        {"name": "odd", "state": None},
+        {"name": "odd"},
+        "odd",
+    ],
+)
+def test_odd_start_of_a_container_costs_that_start_only(odd: object) -> None:
+    """The others keep theirs, and the pod stays."""
+    pod = parsed(a_document(status={"containerStatuses": [odd, _status("main", "2026-11-30T21:08:08Z")]}))
+    assert pod.container_starts == {"main": 1796072888.0}
+
+
 @pytest.mark.parametrize("phase", [None, "", "running", "Terminating", 5])
 def test_odd_phase_is_unknown_and_not_terminal(phase: object) -> None:
     """Only a phase that says so ends a pod."""

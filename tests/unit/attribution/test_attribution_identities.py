@@ -106,7 +106,7 @@ def test_what_a_device_did_is_somebodys_or_has_a_reason(snapshot: Snapshot) -> N
             continue
         rows = [row for row in attribution.containers if row.device == device.device.uuid]
         attributed = sum((row.utilization_ratio or 0.0) * (row.place_ratio or 0.0) for row in rows)
-        assert abs(attributed + sum(device.unattributed_ratios.values()) - device.utilization_ratio) < 1e-6
+        assert abs(attributed + sum(device.unattributed_ratios.values()) - device.utilization_ratio) < 1e-9
         assert all(part > 0 for part in device.unattributed_ratios.values())
 
 

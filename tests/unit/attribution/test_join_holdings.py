@@ -18,6 +18,7 @@ from tests.builders import (
     G0,
     G1,
     NODE,
+    TIMESTAMP,
     a_container,
     a_device,
     a_gpu_process,
@@ -494,6 +495,22 @@ def test_units_assigned_to_a_pod_are_counted_as_its_limits_count_them() -> None:
         a_holding(device_id="x"),
     )
     assert [pod.assigned for pod in _attribute(b0(holdings=holdings)).pods] == [4]
+
+
+def test_row_says_when_its_container_started() -> None:
+    """A restarted container is younger than its pod; the pod's start stands where the container's is not known."""
+    pods = [
+        a_pod(number=1, name="a", container_starts={"main": TIMESTAMP - 60, "side": TIMESTAMP - 50}),
+        a_pod(number=2, name="b", container_starts={"side": TIMESTAMP - 50}),
+        a_pod(number=3, name="c", start_timestamp_seconds=None),
+    ]
+    holdings = [holds(pod, f"{G0}::{number}") for number, pod in enumerate(pods)]
+    attribution = _node(*holdings, pods=pods)
+    assert {row.container.pod: row.started_timestamp_seconds for row in attribution.containers} == {
+        "a": TIMESTAMP - 60,
+        "b": TIMESTAMP - 3600,
+        "c": None,
+    }
 
 
 def test_pod_row_carries_what_other_rows_do_not() -> None:
