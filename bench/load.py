@@ -80,7 +80,7 @@ class Truth:
 
 
 def truth_of_device(loads: Iterable[Load]) -> Truth:
-    """Time in which any of them ran; where several ran at once, the busiest one's share of it."""
+    """Time in which any of them ran; what several do at once adds up, to at most all of the time."""
     return _truth(tuple(loads), None)
 
 
@@ -110,8 +110,8 @@ def _truth(loads: tuple[Load, ...], pid: int | None) -> Truth:
 def _ratio(running: dict[int, int], pid: int | None) -> float:
     if not running or (pid is not None and pid not in running):
         return 0.0
-    busiest = max(running.values()) / 100
-    return busiest if pid is None else busiest / len(running)
+    busy = min(sum(running.values()) / 100, 1.0)
+    return busy if pid is None else busy / len(running)
 
 
 def _us(seconds: float) -> int:

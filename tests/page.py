@@ -73,7 +73,8 @@ def assert_sound(page: Page, device_uuids: set[str] | None = None) -> None:
     assert not [key for key, count in keys.items() if count > 1]
     if device_uuids is not None:
         assert {sample.labels["uuid"] for sample in page.series("gpu_info")} == device_uuids
-    for problem in (*_out_of_range(page), *_parts_above_their_whole(page)):
+    checks = (_out_of_range, _parts_above_their_whole, _busier_than_their_device, _counted_above_the_whole, _crooked)
+    for problem in (problem for check in checks for problem in check(page)):
         raise AssertionError(problem)
 
 
@@ -99,7 +100,55 @@ def _parts_above_their_whole(page: Page) -> Iterator[str]:
     for uuid, memory in parts.items():
         if uuid in used and memory > used[uuid] + 0.5:
             yield f"{memory} of {used[uuid]} bytes are given away on {uuid}"
+
+
+def _busier_than_their_device(page: Page) -> Iterator[str]:
+    """Of GPUs without MIG: a MIG instance's containers are busy in parts of the instance."""
     busy = page.values("gpu_utilization_ratio", "uuid")
-    for uuid, ratio in page.values("gpu_container_utilization_ratio", "uuid").items():
+    of_whole_gpus: Counter[str] = Counter()
+    for sample in page.series("gpu_container_utilization_ratio"):
+        if "gpu_instance_id" not in sample.labels:
+            of_whole_gpus[sample.labels["uuid"]] += sample.value  # type: ignore[assignment]
+    for uuid, ratio in of_whole_gpus.items():
         if uuid in busy and ratio > busy[uuid] + 1e-9:
             yield f"{ratio} of {busy[uuid]} busy is given away on {uuid}"
+
+
+WHOLES = {
+    "gpu_provisioned_seconds_total": (
+        "gpu_unallocated_seconds_total",
+        "gpu_allocation_unknown_seconds_total",
+        "gpu_container_held_seconds_total",
+    ),
+    "gpu_busy_seconds_total": ("gpu_unattributed_busy_seconds_total", "gpu_container_busy_seconds_total"),
+    "gpu_energy_joules_total": ("gpu_unattributed_energy_joules_total", "gpu_container_energy_joules_total"),
+}
+"""Counters of a device, and those whose sum is never more: what the hold after a birth keeps back is all that is missing."""
+
+
+def _counted_above_the_whole(page: Page) -> Iterator[str]:
+    for name, parts in WHOLES.items():
+        whole = page.values(name, "uuid")
+        counted: Counter[str] = Counter()
+        for part in parts:
+            counted.update(page.values(part, "uuid"))
+        for uuid, amount in counted.items():
+            if amount > whole.get(uuid, 0.0) * (1 + 1e-9) + 1e-6:
+                yield f"{amount} of {whole.get(uuid)} {name} is given away on {uuid}"
+    for sample in page.samples:
+        if sample.name.endswith("_total") and sample.value < 0:
+            yield f"{sample} is negative"
+
+
+def _crooked(page: Page) -> Iterator[str]:
+    """Histograms whose buckets fall, or that do not end in their count."""
+    series: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[float, float]]] = {}
+    for sample in page.samples:
+        if sample.name.endswith("_bucket"):
+            key = (sample.name.removesuffix("_bucket"), tuple(sorted((k, v) for k, v in sample.labels.items() if k != "le")))
+            series.setdefault(key, []).append((float(sample.labels["le"]), sample.value))
+    counts = {(s.name, tuple(sorted(s.labels.items()))): s.value for s in page.samples if s.name.endswith("_count")}
+    for (name, labels), buckets in series.items():
+        values = [count for _, count in sorted(buckets)]
+        if values != sorted(values) or values[-1] != counts.get((f"{name}_count", labels)):
+            yield f"{name} {labels} is no histogram: {buckets}"

@@ -19,11 +19,15 @@ from exporter.model.ledger import (
     Life,
     MigSubject,
     OwnerSubject,
+    Quantity,
     Subject,
     Tally,
 )
 
 V = TypeVar("V")
+
+WHOLES = frozenset({Quantity.PROVISIONED_SECONDS, Quantity.PROVISIONED_COST, Quantity.OBSERVED_SECONDS, Quantity.BUSY_SECONDS})
+"""Of a device: what others are parts of."""
 
 
 @dataclass(slots=True)
@@ -39,6 +43,7 @@ class Books:
     distributions: dict[Subject, Distribution]
     lives: dict[Subject, Life]
     _alive: set[Subject] = field(default_factory=set)
+    _whole_is_held_back: bool = False
 
     @classmethod
     def open(cls, ledger: Ledger, now: float, rules: LedgerRules) -> "Books":
@@ -77,6 +82,10 @@ class Books:
     def close(self, ledger: Ledger) -> Ledger:
         """Publish what has waited long enough, forget what ended long ago, and put the counters back."""
         self._bury()
+        self._whole_is_held_back = any(
+            isinstance(account.subject, DeviceSubject) and account.quantity in WHOLES and not self._has_waited(tally.born_at)
+            for account, tally in self.tallies.items()
+        )
         for account, tally in self.tallies.items():
             if tally.waiting and self._is_due(account.subject, tally.born_at):
                 self.tallies[account] = Tally(tally.born_at, tally.shown + tally.waiting)
@@ -90,10 +99,16 @@ class Books:
         self.lives[subject] = Life(life.seen_at, self.now if grew else life.booked_at)
 
     def _is_due(self, subject: Subject, born_at: float) -> bool:
-        """After the hold, or at the subject's end; what is born after that end waits for the hold all the same."""
+        """After the hold, or at the subject's end; what is born after that end waits for the hold all the same.
+
+        A part is never shown before the whole: right after a start provisioned time is held back, too.
+        """
         seen_at = self.lives[subject].seen_at
-        ended = seen_at < self.now and born_at <= seen_at
-        return ended or self.now - born_at >= self.rules.birth_hold_seconds
+        ended = seen_at < self.now and born_at <= seen_at and not self._whole_is_held_back
+        return ended or self._has_waited(born_at)
+
+    def _has_waited(self, born_at: float) -> bool:
+        return self.now - born_at >= self.rules.birth_hold_seconds
 
     def _bury(self) -> None:
         for subject in self._alive & self.lives.keys():
