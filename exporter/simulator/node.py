@@ -7,6 +7,7 @@ from pathlib import Path
 from exporter.simulator.apiserver import ApiServer
 from exporter.simulator.kubelet import KubeletSocket
 from exporter.simulator.nvml.build import LIBRARY, build_library
+from exporter.simulator.nvml.clock import SimClock
 from exporter.simulator.nvml.state import environment, write_state
 from exporter.simulator.proc import write_proc
 from exporter.simulator.world import World
@@ -15,15 +16,17 @@ from exporter.simulator.world import World
 class SimulatedNode:
     """Files under one folder, a socket in it, and an API server on a loopback port; `show` changes what all of them say."""
 
-    def __init__(self, directory: Path, world: World, *, library: Path | None = None) -> None:
+    def __init__(self, directory: Path, world: World, *, library: Path | None = None, clock: SimClock | None = None) -> None:
         """Nothing is opened yet.
 
         Args:
             directory: Where the files go.
             world: What is shown at first.
             library: An NVML stand-in that is built already.
+            clock: The GPUs' clock; None: the wall clock.
         """
         self.world = world
+        self.clock = clock
         self.library = library or directory / "lib" / LIBRARY
         self.state = directory / "nvml.state"
         self.proc = directory / "proc"
@@ -60,7 +63,7 @@ class SimulatedNode:
 
     def environment(self) -> dict[str, str]:
         """Environment with which a process sees this node's GPUs."""
-        return {**os.environ, **environment(self.state)}
+        return {**os.environ, **environment(self.state, self.clock)}
 
     def settings(self) -> tuple[str, ...]:
         """``key=value`` settings with which the exporter reads this node."""

@@ -25,6 +25,8 @@ class SimMig:
     """Bytes; None: the sum over its processes."""
     slot: int | None = None
     """Its index under the GPU, where slots between may be empty; None: its place among the GPU's MIG devices."""
+    utilization: int | None = None
+    """Percent, as GPM tells it of its GPU instance without a script; None: the GPU's `utilization`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +42,18 @@ class SimProcess:
     lists: frozenset[str] = frozenset({"compute"})
     """``compute``, ``graphics``, ``mps``."""
     sm: int | None = None
-    """Percent since the last call, as nvmlDeviceGetProcessUtilization gives it; None: not in its answer."""
+    """Percent since the last call, as nvmlDeviceGetProcessUtilization gives it without a script; None: not in its answer."""
     sm_timestamp: int | None = None
     """Microseconds; what its entry there bears, told even when older than asked for; None: the time of the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimBurst:
-    """Work of one process between two moments of the GPU's clock; what several do at once is sliced between them."""
+    """Work of one process between two moments of the GPU's clock.
+
+    What several do at once is sliced between them: a kernel then runs in the sum of their shares, up to all the time, and each
+    slot of the ring names one of them, evenly. The process need not be among `SimDevice.processes`, nor stay there.
+    """
 
     pid: int
     start_us: int
@@ -56,11 +62,12 @@ class SimBurst:
     percent: int = 100
     """Share of the time in which a kernel runs."""
     gi: int | None = None
+    """The GPU instance in which it runs, in MIG mode. The GPU as a whole has the work of all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimSample:
-    """A sample as the ring holds it, right or wrong."""
+    """A sample as the ring holds it, right or wrong: any 64-bit time and any 32-bit percent."""
 
     timestamp_us: int
     percent: int
@@ -101,25 +108,29 @@ class SimDevice:
     """Field id (74, 76, 269, 270, 271) to nanoseconds; absent ids are not supported."""
     processes: tuple[SimProcess, ...] = ()
     load: tuple[SimBurst, ...] | None = None
-    """A scripted load: ring, process utilisation, GPM, accounting, utilisation rates and energy all follow from it.
+    """A scripted load: ring, process utilisation, GPM, accounting, utilisation rates and energy all follow from it, as
+    functions of the GPU's clock. Once part of it is past, only its future may change, or counters do not fit together.
 
-    None: no ring (nvmlDeviceGetSamples answers NOT_FOUND), and the other figures are those given above.
+    None: no ring (nvmlDeviceGetSamples answers NOT_FOUND), and the other figures are those given above and by the processes.
     """
     load_period_us: int = 0
-    """The script repeats with this period; 0: once."""
+    """The script repeats with this period, from the clock's zero on; 0: once."""
     busy_power: int = 0
-    """Milliwatts that a kernel draws on top of `power`, with a script: energy grows by both."""
+    """Milliwatts that a kernel draws on top of `power`. With a script, `energy` is what had been drawn when the driver was
+    loaded, and grows by both from then on; so `power` should stay as it is while one runs."""
     ring_rests: bool = True
     """True: slots in which nothing ran are not recorded, as on an idle GPU. False: they are recorded as 0."""
     ring: tuple[SimSample, ...] | None = None
-    """The ring's very content, told whole whatever was asked for; for faults. Beats `load`."""
+    """The ring's very content, told whole and in this order whatever was asked for; for faults. Beats `load` in
+    nvmlDeviceGetSamples, and there alone."""
     gpm: bool = False
-    """True: GPM is supported (Hopper and newer)."""
+    """True: GPM is supported (Hopper and newer): graphics, SM and any tensor activity, by the script or `utilization`."""
     sm_percent_of_busy: int = 80
     """GPM: part of the busy time's SM cycles that are active."""
     tensor_percent_of_busy: int = 50
+    """The same of its tensor cores."""
     accounting: bool = False
-    """True: an admin has switched accounting mode on."""
+    """True: an admin has switched accounting mode on. Not in MIG mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import pynvml
 import pytest
 
 from exporter.simulator.nvml.build import build_library
+from exporter.simulator.nvml.clock import SimClock
 from exporter.simulator.nvml.loading import preload
 from exporter.simulator.nvml.state import environment, write_state
 from exporter.simulator.world import NvmlFault, SimDevice, World
@@ -67,3 +68,12 @@ def nvml(driver: Driver) -> Driver:
     """The same driver, initialised once."""
     pynvml.nvmlInit()
     return driver
+
+
+@pytest.fixture
+def clock(nvml: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimClock:
+    """The GPUs' clock, which stands at zero until the test sets it."""
+    clock = SimClock(tmp_path / "nvml-clock")
+    for name, value in environment(nvml.path, clock).items():
+        monkeypatch.setenv(name, value)
+    return clock

@@ -38,6 +38,63 @@ def test_fault_of_a_symbol_strikes_that_call_on_every_device(nvml: Driver) -> No
         assert pynvml.nvmlDeviceGetUUID(handle_of(index)) == f"GPU-{index}"
 
 
+def _result_of(call: Callable[..., Any], *arguments: Any) -> int:
+    """The nvmlReturn_t of a call that may succeed."""
+    try:
+        call(*arguments)
+    except pynvml.NVMLError as error:
+        return int(error.value)
+    return int(pynvml.NVML_SUCCESS)
+
+
+def _sample_of(handle: Any) -> Any:
+    sample = pynvml.nvmlGpmSampleAlloc()
+    try:
+        return pynvml.nvmlGpmSampleGet(handle, sample)
+    finally:
+        pynvml.nvmlGpmSampleFree(sample)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "call"),
+    [
+        ("nvmlDeviceGetSamples", lambda handle: pynvml.nvmlDeviceGetSamples(handle, 1, 0)),
+        ("nvmlDeviceGetProcessUtilization", lambda handle: pynvml.nvmlDeviceGetProcessUtilization(handle, 0)),
+        ("nvmlDeviceGetProcessesUtilizationInfo", lambda handle: pynvml.nvmlDeviceGetProcessesUtilizationInfo(handle, 0)),
+        ("nvmlDeviceGetAccountingMode", pynvml.nvmlDeviceGetAccountingMode),
+        ("nvmlDeviceGetAccountingBufferSize", pynvml.nvmlDeviceGetAccountingBufferSize),
+        ("nvmlDeviceGetAccountingPids", pynvml.nvmlDeviceGetAccountingPids),
+        ("nvmlDeviceGetAccountingStats_v2", lambda handle: pynvml.nvmlDeviceGetAccountingStats_v2(handle, 1)),
+        ("nvmlGpmQueryDeviceSupport", pynvml.nvmlGpmQueryDeviceSupport),
+        ("nvmlGpmSampleGet", _sample_of),
+        ("nvmlGpmMigSampleGet", lambda handle: pynvml.nvmlGpmMigSampleGet(handle, 1, pynvml.c_nvmlGpmSample_t())),
+    ],
+)
+def test_fault_strikes_what_is_sampled_too(nvml: Driver, symbol: str, call: Callable[[Any], Any]) -> None:
+    """By name or with all calls, on its own device, and before the call looks at anything else."""
+    code = pynvml.NVML_ERROR_TIMEOUT
+    nvml.show(*DEVICES)
+    handles = [handle_of(0), handle_of(1)]
+    for faulty in (symbol, "*"):
+        nvml.show(*DEVICES, faults=(NvmlFault(symbol=faulty, device=1, code=code),))
+        assert error_of(call, handles[1]) == code
+        assert _result_of(call, handles[0]) != code
+
+
+@pytest.mark.parametrize(
+    ("symbol", "call"),
+    [
+        ("nvmlGpmSampleAlloc", pynvml.nvmlGpmSampleAlloc),
+        ("nvmlGpmSampleFree", lambda: pynvml.nvmlGpmSampleFree(None)),
+        ("nvmlGpmMetricsGet", lambda: pynvml.nvmlGpmMetricsGet(pynvml.c_nvmlGpmMetricsGet_t())),
+    ],
+)
+def test_fault_strikes_gpm_calls_without_a_device(nvml: Driver, symbol: str, call: Callable[[], Any]) -> None:
+    """Allocating, freeing and working out metrics fail by name."""
+    nvml.show(*DEVICES, faults=(NvmlFault(symbol=symbol, code=pynvml.NVML_ERROR_TIMEOUT),))
+    assert error_of(call) == pynvml.NVML_ERROR_TIMEOUT
+
+
 def test_fault_of_a_device_leaves_the_others_alone(nvml: Driver) -> None:
     """One GPU's call fails, the same call on its neighbour does not."""
     nvml.show(*DEVICES, faults=(NvmlFault(symbol="nvmlDeviceGetPowerUsage", device=1, code=pynvml.NVML_ERROR_GPU_IS_LOST),))

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
 #include "gate.h"
 #include "handles.h"
 
@@ -54,10 +55,16 @@ static nvmlReturn_t pass(const char *symbol, bool needs_user, resolver resolve, 
         if (needs_user && users == 0) {
             return NVML_ERROR_UNINITIALIZED;
         }
-        *at = (struct target){current_state(&result), NULL, NULL, -1};
+        *at = (struct target){.state = current_state(&result), .index = -1};
         if (at->state == NULL) {
             return result;
         }
+        bool simulated;
+        if (!read_clock(&at->now_us, &simulated)) {
+            at->state = NULL;
+            return NVML_ERROR_UNKNOWN;
+        }
+        at->origin_us = simulated ? 0 : at->state->origin_us.value;
         result = resolve == NULL ? NVML_SUCCESS : resolve(at->state, key, at);
         const struct sim_fault *fault = find_fault(at->state, symbol, resolve != NULL, at->index);
         if (fault == NULL) {
@@ -106,6 +113,10 @@ nvmlReturn_t enter_mig(const char *symbol, nvmlDevice_t handle, struct target *a
     return result == NVML_SUCCESS && at->mig == NULL ? leave(NVML_ERROR_INVALID_ARGUMENT) : result;
 }
 
+nvmlReturn_t enter_resolved(const char *symbol, resolver resolve, const void *key, struct target *at) {
+    return enter(symbol, true, resolve, key, at);
+}
+
 nvmlReturn_t enter_index(const char *symbol, unsigned int index, struct target *at) {
     return enter(symbol, true, resolve_index, &index, at);
 }
@@ -123,7 +134,7 @@ void add_user(void) {
 }
 
 nvmlReturn_t remove_user(const char *symbol) {
-    struct target at = {NULL, NULL, NULL, -1};
+    struct target at = {.index = -1};
     pthread_mutex_lock(&lock);
     nvmlReturn_t result = pass(symbol, true, NULL, NULL, &at);
     if (users > 0 && (result == NVML_SUCCESS || at.state == NULL)) {

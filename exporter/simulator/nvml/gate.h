@@ -20,6 +20,8 @@ struct target {
     const struct sim_device *device; /* The physical GPU; NULL for a call about the node. */
     const struct sim_mig *mig;       /* NULL: the call is about the physical GPU. */
     long index;                      /* By which a fault names the GPU; -1: none. */
+    unsigned long long now_us;       /* The GPUs' clock. */
+    unsigned long long origin_us;    /* When the driver was loaded, by that clock: counters grow from then on. */
 };
 
 /* For nvmlInit alone: as enter_system, but before anybody has initialised. */

@@ -12,6 +12,9 @@ nvmlReturn_t resolve_index(const struct sim_state *state, const void *key, struc
 nvmlReturn_t resolve_uuid(const struct sim_state *state, const void *key, struct target *at);
 nvmlReturn_t resolve_pci(const struct sim_state *state, const void *key, struct target *at);
 
+/* In gate.c: as enter_device, for a call that names its device in a way of its own. */
+nvmlReturn_t enter_resolved(const char *symbol, resolver resolve, const void *key, struct target *at);
+
 /* The highest index and one: a GPU that is missing below it is one that has been lost, and is still counted. */
 unsigned int count_devices(const struct sim_state *state);
 

@@ -16,3 +16,8 @@ def preload(library: Path) -> None:
         OSError: There is no such library, or it is none.
     """
     ctypes.CDLL(str(library.resolve()), mode=ctypes.RTLD_GLOBAL)
+
+
+def live_gpm_samples(library: Path) -> int:
+    """GPM samples that this process has allocated from `library` and not freed."""
+    return int(ctypes.CDLL(str(library.resolve())).standin_live_gpm_samples())

@@ -1,7 +1,10 @@
 /* Calls that measure a device, and the numbers that a physical GPU has. */
 #include <stddef.h>
 
-#include "gate.h"
+#include "ring.h"
+
+#define ALL_PERCENT 100
+#define US_PER_SECOND 1000000
 
 /* Where a number of the physical GPU stands. */
 #define GPU(member) offsetof(struct sim_device, member)
@@ -79,17 +82,31 @@ NVML_API nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t handle, nvmlTempera
     return NVML_SUCCESS;
 }
 
+/* Millijoules that a scripted load has drawn since the driver was loaded; 0 without a script. */
+static unsigned long long drawn_by_script(const struct target *at) {
+    const struct sim_track *track = find_track(at->device, NVML_NO_INSTANCE);
+    if (track == NULL || at->now_us <= at->origin_us) {
+        return 0;
+    }
+    unsigned __int128 at_rest = (unsigned __int128)at->device->power.value * (at->now_us - at->origin_us) * ALL_PERCENT;
+    unsigned __int128 busy = busy_until(track, at->now_us) - busy_until(track, at->origin_us);
+    return (unsigned long long)((at_rest + at->device->busy_power.value * busy) / ALL_PERCENT / US_PER_SECOND);
+}
+
 NVML_API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t handle, unsigned long long *millijoules) {
-    unsigned long long value;
-    nvmlReturn_t result = get_number(__func__, handle, GPU(energy), &value);
+    struct target at;
+    nvmlReturn_t result = enter_gpu(__func__, handle, &at);
     if (result != NVML_SUCCESS) {
         return result;
     }
-    if (millijoules == NULL) {
-        return NVML_ERROR_INVALID_ARGUMENT;
+    if (!at.device->energy.known) {
+        return leave(NVML_ERROR_NOT_SUPPORTED);
     }
-    *millijoules = value;
-    return NVML_SUCCESS;
+    if (millijoules == NULL) {
+        return leave(NVML_ERROR_INVALID_ARGUMENT);
+    }
+    *millijoules = at.device->energy.value + drawn_by_script(&at);
+    return leave(NVML_SUCCESS);
 }
 
 /* One counter for all time and since the driver was loaded: the state has but one. */
@@ -153,7 +170,8 @@ NVML_API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t handle, nvmlUti
     if (!at.device->utilization.known || mig_enabled(at.device)) {
         return leave(NVML_ERROR_NOT_SUPPORTED);
     }
-    utilization->gpu = (unsigned int)at.device->utilization.value;
+    bool scripted = at.device->track_count > 0;
+    utilization->gpu = scripted ? read_last_slot(&at).percent : (unsigned int)at.device->utilization.value;
     utilization->memory = 0;
     return leave(NVML_SUCCESS);
 }

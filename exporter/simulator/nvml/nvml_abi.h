@@ -17,6 +17,7 @@ typedef enum {
     NVML_ERROR_INSUFFICIENT_SIZE = 7,
     NVML_ERROR_DRIVER_NOT_LOADED = 9,
     NVML_ERROR_GPU_IS_LOST = 15,
+    NVML_ERROR_MEMORY = 20,
     NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
     NVML_ERROR_GPU_NOT_FOUND = 28,
     NVML_ERROR_UNKNOWN = 999
@@ -29,11 +30,20 @@ typedef struct nvmlDevice_st *nvmlDevice_t;
 #define NVML_BRAND_NVIDIA 14
 #define NVML_CLOCK_COUNT 4
 #define NVML_TEMPERATURE_GPU 0
+#define NVML_VALUE_TYPE_UNSIGNED_INT 1
 #define NVML_VALUE_TYPE_UNSIGNED_LONG_LONG 3
+#define NVML_GPU_UTILIZATION_SAMPLES 1
 
 #define NVML_MEMORY_V2 0x02000028u
 #define NVML_TEMPERATURE_V1 0x0100000Cu
 #define NVML_PROCESSES_UTILIZATION_V1 0x01000018u
+#define NVML_GPM_VERSION 1
+
+#define NVML_GPM_METRIC_GRAPHICS_UTIL 1
+#define NVML_GPM_METRIC_SM_UTIL 2
+#define NVML_GPM_METRIC_ANY_TENSOR_UTIL 5
+/* Of the newest header; a caller with an older one has room for fewer, and asks for fewer. */
+#define NVML_GPM_METRIC_MAX 477
 
 typedef struct {
     unsigned long long total, free, used;
@@ -108,6 +118,32 @@ typedef struct {
     nvmlProcessUtilizationInfo_v1_t *procUtilArray;
 } nvmlProcessesUtilizationInfo_v1_t;
 
+typedef struct {
+    unsigned int pid, isRunning, gpuUtilization, memoryUtilization;
+    unsigned long long maxMemoryUsage;
+    unsigned int sampleCount;
+    unsigned long long sumGpuUtil, sumFbUtil, time, startTime;
+} nvmlAccountingStats_v2_t;
+
+typedef struct nvmlGpmSample_st *nvmlGpmSample_t;
+
+typedef struct {
+    unsigned int version, isSupportedDevice;
+} nvmlGpmSupport_t;
+
+typedef struct {
+    unsigned int metricId;
+    nvmlReturn_t nvmlReturn;
+    double value;
+    const char *shortName, *longName, *unit;
+} nvmlGpmMetric_t;
+
+typedef struct {
+    unsigned int version, numMetrics;
+    nvmlGpmSample_t sample1, sample2;
+    nvmlGpmMetric_t metrics[];
+} nvmlGpmMetricsGet_t;
+
 _Static_assert(sizeof(nvmlMemory_t) == 24, "nvmlMemory_t");
 _Static_assert(sizeof(nvmlMemory_v2_t) == 40, "nvmlMemory_v2_t");
 _Static_assert(sizeof(nvmlPciInfo_t) == 68, "nvmlPciInfo_t");
@@ -119,5 +155,9 @@ _Static_assert(sizeof(nvmlProcessInfo_t) == 24, "nvmlProcessInfo_t");
 _Static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32, "nvmlProcessUtilizationSample_t");
 _Static_assert(sizeof(nvmlProcessUtilizationInfo_v1_t) == 40, "nvmlProcessUtilizationInfo_v1_t");
 _Static_assert(sizeof(nvmlProcessesUtilizationInfo_v1_t) == 24, "nvmlProcessesUtilizationInfo_v1_t");
+_Static_assert(sizeof(nvmlAccountingStats_v2_t) == 64, "nvmlAccountingStats_v2_t");
+_Static_assert(sizeof(nvmlGpmSupport_t) == 8, "nvmlGpmSupport_t");
+_Static_assert(sizeof(nvmlGpmMetric_t) == 40, "nvmlGpmMetric_t");
+_Static_assert(sizeof(nvmlGpmMetricsGet_t) == 24, "nvmlGpmMetricsGet_t");
 
 #endif

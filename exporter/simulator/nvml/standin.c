@@ -7,8 +7,8 @@
  * is read again when it changes; `state.py` writes it. A symbol that is not here is missing as in an old driver.
  *
  * This file: starting, stopping and questions about the node. gate.c holds what every call passes, handles.c what a
- * handle means, state.c the file; devices.c, measurements.c, mig.c and processes.c answer the
- * calls about devices.
+ * handle means, state.c and keys.c the file, clock.c the time, script.c and ring.c what follows from a scripted load;
+ * devices.c, measurements.c, mig.c, processes.c, samples.c, accounting.c and gpm.c answer the calls about devices.
  */
 #include <stdio.h>
 

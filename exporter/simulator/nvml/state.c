@@ -1,78 +1,18 @@
 /*
- * Reads the state file: lines of "key value", where a line with a section's name alone begins a new entry. Text is in
- * hexadecimal, numbers are unsigned decimal. A last line "end" shows that the file is whole.
+ * Reads the state file: lines of "key value", where a line with a section's name alone begins a new entry, and the spans
+ * of a track, each of which is a row of numbers. keys.c knows the keys. A last line "end" shows that the file is whole.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "accounting.h"
+#include "keys.h"
+#include "script.h"
 #include "state.h"
 
 #define STATE_VARIABLE "GPU_OWNERSHIP_SIMULATED_NVML"
-
-enum section { SYSTEM, DEVICE, MIG, PROCESS, COUNTER, FAULT };
-enum kind { TEXT, NUMBER };
-
-struct key {
-    const char *name;
-    enum section section;
-    enum kind kind;
-    size_t offset;
-};
-
-#define TEXT_OF(section, type, member) {#member, section, TEXT, offsetof(struct type, member)}
-#define NUMBER_OF(section, type, member) {#member, section, NUMBER, offsetof(struct type, member)}
-
-static const struct key keys[] = {
-    TEXT_OF(SYSTEM, sim_state, driver_version),
-    NUMBER_OF(SYSTEM, sim_state, cuda_version),
-    TEXT_OF(DEVICE, sim_device, uuid),
-    TEXT_OF(DEVICE, sim_device, name),
-    TEXT_OF(DEVICE, sim_device, pci_bus_id),
-    NUMBER_OF(DEVICE, sim_device, index),
-    NUMBER_OF(DEVICE, sim_device, minor),
-    NUMBER_OF(DEVICE, sim_device, architecture),
-    NUMBER_OF(DEVICE, sim_device, mig_mode),
-    NUMBER_OF(DEVICE, sim_device, max_mig_devices),
-    NUMBER_OF(DEVICE, sim_device, utilization),
-    NUMBER_OF(DEVICE, sim_device, memory_total),
-    NUMBER_OF(DEVICE, sim_device, memory_used),
-    NUMBER_OF(DEVICE, sim_device, memory_reserved),
-    NUMBER_OF(DEVICE, sim_device, power),
-    NUMBER_OF(DEVICE, sim_device, power_limit),
-    NUMBER_OF(DEVICE, sim_device, temperature),
-    NUMBER_OF(DEVICE, sim_device, energy),
-    NUMBER_OF(DEVICE, sim_device, ecc_corrected),
-    NUMBER_OF(DEVICE, sim_device, ecc_uncorrected),
-    NUMBER_OF(DEVICE, sim_device, row_remap_pending),
-    TEXT_OF(MIG, sim_mig, uuid),
-    TEXT_OF(MIG, sim_mig, name),
-    NUMBER_OF(MIG, sim_mig, slot),
-    NUMBER_OF(MIG, sim_mig, gi),
-    NUMBER_OF(MIG, sim_mig, ci),
-    NUMBER_OF(MIG, sim_mig, memory_total),
-    NUMBER_OF(MIG, sim_mig, memory_used),
-    NUMBER_OF(MIG, sim_mig, gpu_slices),
-    NUMBER_OF(MIG, sim_mig, compute_slices),
-    NUMBER_OF(PROCESS, sim_process, pid),
-    NUMBER_OF(PROCESS, sim_process, memory),
-    NUMBER_OF(PROCESS, sim_process, gi),
-    NUMBER_OF(PROCESS, sim_process, ci),
-    NUMBER_OF(PROCESS, sim_process, compute),
-    NUMBER_OF(PROCESS, sim_process, graphics),
-    NUMBER_OF(PROCESS, sim_process, mps),
-    NUMBER_OF(PROCESS, sim_process, sm),
-    NUMBER_OF(PROCESS, sim_process, sm_timestamp),
-    NUMBER_OF(COUNTER, sim_counter, field),
-    NUMBER_OF(COUNTER, sim_counter, value),
-    TEXT_OF(FAULT, sim_fault, symbol),
-    NUMBER_OF(FAULT, sim_fault, device),
-    NUMBER_OF(FAULT, sim_fault, code),
-    NUMBER_OF(FAULT, sim_fault, delay_us),
-};
-
-#define KEY_COUNT (sizeof keys / sizeof keys[0])
 
 /* Where the next "key value" line goes. */
 struct cursor {
@@ -86,6 +26,13 @@ static void free_device(struct sim_device *device) {
         free(device->migs[i].uuid.bytes);
         free(device->migs[i].name.bytes);
     }
+    for (size_t i = 0; i < device->track_count; i++) {
+        free(device->tracks[i].spans);
+        free(device->tracks[i].pids);
+    }
+    free(device->tracks);
+    free(device->samples);
+    free(device->tally);
     free(device->uuid.bytes);
     free(device->name.bytes);
     free(device->pci_bus_id.bytes);
@@ -125,53 +72,44 @@ static char *append(void **array, size_t *count, size_t size) {
 
 #define APPEND(owner, array, count) append((void **)&(owner)->array, &(owner)->count, sizeof *(owner)->array)
 
-/* False: the name is no section's, or its entry has no device to belong to. */
-static bool begin_section(struct cursor *at, const char *name) {
-    struct sim_state *state = at->state;
-    struct sim_device *device = state->device_count ? &state->devices[state->device_count - 1] : NULL;
-    if (strcmp(name, "device") == 0) {
-        at->section = DEVICE;
-        at->entry = APPEND(state, devices, device_count);
-    } else if (strcmp(name, "fault") == 0) {
-        at->section = FAULT;
-        at->entry = APPEND(state, faults, fault_count);
-    } else if (strcmp(name, "mig") == 0 && device != NULL) {
+/* A section within a device. False: the name is none's, or there is no device that its entry could belong to. */
+static bool begin_part(struct cursor *at, struct sim_device *device, const char *name) {
+    if (device == NULL) {
+        return false;
+    }
+    if (strcmp(name, "mig") == 0) {
         at->section = MIG;
         at->entry = APPEND(device, migs, mig_count);
-    } else if (strcmp(name, "process") == 0 && device != NULL) {
+    } else if (strcmp(name, "process") == 0) {
         at->section = PROCESS;
         at->entry = APPEND(device, processes, process_count);
-    } else if (strcmp(name, "counter") == 0 && device != NULL) {
+    } else if (strcmp(name, "counter") == 0) {
         at->section = COUNTER;
         at->entry = APPEND(device, counters, counter_count);
+    } else if (strcmp(name, "track") == 0) {
+        at->section = TRACK;
+        at->entry = APPEND(device, tracks, track_count);
+    } else if (strcmp(name, "sample") == 0) {
+        at->section = SAMPLE;
+        at->entry = APPEND(device, samples, sample_count);
     } else {
         return false;
     }
     return at->entry != NULL;
 }
 
-static bool parse_number(const char *value, struct number *number) {
-    char *rest;
-    number->value = strtoull(value, &rest, 10);
-    number->known = rest != value && *rest == '\0';
-    return number->known;
-}
-
-static bool parse_text(const char *value, struct text *text) {
-    size_t digits = strlen(value);
-    if (digits % 2 != 0 || text->bytes != NULL) {
-        return false;
+static bool begin_section(struct cursor *at, const char *name) {
+    struct sim_state *state = at->state;
+    if (strcmp(name, "device") == 0) {
+        at->section = DEVICE;
+        at->entry = APPEND(state, devices, device_count);
+    } else if (strcmp(name, "fault") == 0) {
+        at->section = FAULT;
+        at->entry = APPEND(state, faults, fault_count);
+    } else {
+        return begin_part(at, state->device_count ? &state->devices[state->device_count - 1] : NULL, name);
     }
-    text->length = digits / 2;
-    text->bytes = calloc(1, text->length + 1);
-    for (size_t i = 0; text->bytes != NULL && i < text->length; i++) {
-        unsigned int byte;
-        if (sscanf(value + 2 * i, "%2x", &byte) != 1) {
-            return false;
-        }
-        text->bytes[i] = (char)byte;
-    }
-    return text->bytes != NULL;
+    return at->entry != NULL;
 }
 
 static bool parse_line(struct cursor *at, char *line) {
@@ -180,14 +118,10 @@ static bool parse_line(struct cursor *at, char *line) {
         return begin_section(at, line);
     }
     *space = '\0';
-    for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (keys[i].section == at->section && strcmp(keys[i].name, line) == 0) {
-            char *member = at->entry + keys[i].offset;
-            return keys[i].kind == TEXT ? parse_text(space + 1, (struct text *)member)
-                                        : parse_number(space + 1, (struct number *)member);
-        }
+    if (at->section == TRACK && strcmp(line, "span") == 0) {
+        return parse_span((struct sim_track *)at->entry, space + 1);
     }
-    return false;
+    return set_member(at->section, at->entry, line, space + 1);
 }
 
 /* Whether every entry has the text that the calls take for granted. */
@@ -211,6 +145,27 @@ static bool is_complete(const struct sim_state *state) {
     return state->driver_version.bytes != NULL;
 }
 
+/* What follows from a device's lines once all of them are read. False without memory. */
+static bool finish(struct sim_device *device) {
+    for (size_t i = 0; i < device->track_count; i++) {
+        device->tracks[i].period_us = device->load_period.value;
+    }
+    const struct sim_track *track = find_track(device, NVML_NO_INSTANCE);
+    if (!device->accounting.value || track == NULL) {
+        return true;
+    }
+    device->tally = new_tally(track);
+    return device->tally != NULL;
+}
+
+static bool finish_all(struct sim_state *state) {
+    bool good = true;
+    for (size_t i = 0; good && i < state->device_count; i++) {
+        good = finish(&state->devices[i]);
+    }
+    return good;
+}
+
 /* NULL: the file is not one that state.py wrote. */
 static struct sim_state *parse(FILE *file) {
     struct sim_state *state = calloc(1, sizeof *state);
@@ -224,7 +179,7 @@ static struct sim_state *parse(FILE *file) {
         good = whole || parse_line(&at, line);
     }
     free(line);
-    if (good && whole && is_complete(state)) {
+    if (good && whole && is_complete(state) && finish_all(state)) {
         return state;
     }
     free_state(state);

@@ -1,7 +1,8 @@
 """Writes what the stand-in library shows: the file format that ``state.c`` reads, and nothing else knows.
 
 Lines of ``key value``; a line with a section's name alone begins a new entry. Text is written in hexadecimal, so that
-any bytes are carried; numbers are unsigned. A key that is absent makes the call for it answer NVML_ERROR_NOT_SUPPORTED.
+any bytes are carried; numbers are unsigned, and a ``span`` of a script is a row of them. A key that is absent makes the call
+for it answer NVML_ERROR_NOT_SUPPORTED.
 """
 
 import os
@@ -14,6 +15,8 @@ from itertools import chain
 from pathlib import Path
 
 from exporter.simulator.nvml.build import library_symbols
+from exporter.simulator.nvml.clock import CLOCK_VARIABLE, SimClock
+from exporter.simulator.nvml.script import track_lines
 from exporter.simulator.world import NOT_AVAILABLE, NvmlFault, SimDevice, SimMig, SimProcess, World
 
 STATE_VARIABLE = "GPU_OWNERSHIP_SIMULATED_NVML"
@@ -24,15 +27,19 @@ _LONGEST_DELAY_SECONDS = 1e9
 # The first driver branch with each version of CUDA, as NVML numbers them.
 _CUDA_OF_BRANCH = {525: 12000, 535: 12020, 550: 12040, 560: 12060, 570: 12080, 575: 12090, 580: 13000, 590: 13010, 595: 13020}
 _UNKNOWN_BRANCH_CUDA = 12000
+_ORIGIN = re.compile(rb"origin_us (\d+)\n")
 
 
-def environment(path: Path) -> dict[str, str]:
-    """The variables with which a process finds the state at `path`."""
-    return {STATE_VARIABLE: str(path)}
+def environment(path: Path, clock: SimClock | None = None) -> dict[str, str]:
+    """The variables with which a process finds the state at `path`, and the GPUs' clock; None: the wall clock."""
+    return {STATE_VARIABLE: str(path), CLOCK_VARIABLE: str(clock.path) if clock else ""}
 
 
 def write_state(world: World, path: Path) -> None:
     """Show `world` from the next call on, to every process that looks at `path`. Replaces the file at once.
+
+    By the wall clock, the driver counts as loaded when the first world was shown there: what a scripted load adds up,
+    in energy and accounting, it adds up from then on.
 
     Of several faults that strike one call, the first decides. A call that a fault delays looks again every few
     hundredths of a second, and ends as soon as its fault is no longer shown: so a hang can be let go.
@@ -40,7 +47,7 @@ def write_state(world: World, path: Path) -> None:
     Raises:
         ValueError: A number does not fit the field of the call that gives it, or a fault names a call that is not there.
     """
-    lines = _lines(world)
+    lines = _lines(world, _origin_us(path))
     content = "".join(f"{line}\n" for line in lines)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
@@ -55,8 +62,19 @@ def write_state(world: World, path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _lines(world: World) -> list[str]:
+def _origin_us(path: Path) -> int:
+    """When a state was first written to `path`; now, if there is none."""
+    try:
+        with path.open("rb") as file:
+            known = _ORIGIN.match(file.readline())
+    except FileNotFoundError:
+        known = None
+    return int(known[1]) if known else time.time_ns() // 1000
+
+
+def _lines(world: World, origin_us: int) -> list[str]:
     return [
+        f"origin_us {origin_us}",
         _text("driver_version", world.driver_version),
         f"cuda_version {_cuda_version(world.driver_version)}",
         *chain.from_iterable(_device(device) for device in world.devices),
@@ -115,6 +133,7 @@ def _device(device: SimDevice) -> Iterator[str]:
     yield from numbers.line("ecc_corrected", device.ecc_corrected, bits=64)
     yield from numbers.line("ecc_uncorrected", device.ecc_uncorrected, bits=64)
     yield from numbers.line("row_remap_pending", device.row_remap_pending)
+    yield from _sampling(device, numbers)
     for field, nanoseconds in device.clock_event_ns.items():
         yield "counter"
         yield from numbers.line("field", field)
@@ -123,6 +142,24 @@ def _device(device: SimDevice) -> Iterator[str]:
         yield from _mig(device, mig, place)
     for process in device.processes:
         yield from _process(process)
+
+
+def _sampling(device: SimDevice, numbers: _Numbers) -> Iterator[str]:
+    yield from numbers.line("load_period", device.load_period_us, bits=64)
+    yield from numbers.line("busy_power", device.busy_power)
+    yield from numbers.line("ring_rests", device.ring_rests)
+    yield from numbers.line("gpm", device.gpm)
+    yield from numbers.line("sm_percent_of_busy", device.sm_percent_of_busy)
+    yield from numbers.line("tensor_percent_of_busy", device.tensor_percent_of_busy)
+    yield from numbers.line("accounting", device.accounting)
+    if device.ring is not None:
+        yield "verbatim_ring 1"
+    for sample in device.ring or ():
+        yield "sample"
+        yield from numbers.line("timestamp", sample.timestamp_us, bits=64)
+        yield from numbers.line("value", sample.percent)
+    if device.load is not None:
+        yield from track_lines(device.load, device.load_period_us)
 
 
 def _made_up_bus_id(index: int) -> str:
@@ -139,6 +176,7 @@ def _mig(device: SimDevice, mig: SimMig, place: int) -> Iterator[str]:
     yield from numbers.line("ci", mig.ci)
     yield from numbers.line("memory_total", mig.memory_total, bits=64)
     yield from numbers.line("memory_used", _used_in(mig, device), bits=64)
+    yield from numbers.line("utilization", device.utilization if mig.utilization is None else mig.utilization)
     if mig.profile:
         yield from numbers.line("gpu_slices", mig.gpu_slices)
         yield from numbers.line("compute_slices", mig.compute_slices)
