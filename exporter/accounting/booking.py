@@ -74,8 +74,9 @@ def device_amounts(row: DeviceRow, elapsed_seconds: float, energy: EnergySplit, 
         amounts |= _costs(
             subject, row.price_per_hour / SECONDS_PER_HOUR, currency, elapsed_seconds, sum(unallocated.values()), unknown
         )
+    if row.utilization_ratio is not None:
+        amounts[Account(subject, Quantity.BUSY_SECONDS)] = _scaled(row.activity, elapsed_seconds, _busy(row.activity))
     if row.activity is not None:
-        amounts[Account(subject, Quantity.BUSY_SECONDS)] = _scaled(row.activity, elapsed_seconds, row.activity.busy_seconds)
         measured = _scaled(row.activity, elapsed_seconds, row.activity.measured_seconds)
         for why, ratio in row.unattributed_ratios.items():
             amounts[Account(subject, Quantity.UNATTRIBUTED_BUSY_SECONDS, why)] = ratio * measured
@@ -147,8 +148,8 @@ def _use_amounts(row: ContainerRow, elapsed_seconds: float, rules: LedgerRules, 
                 amounts[scope, Quantity.HELD_SECONDS, state] = share * states.get(state, 0.0)
         measured = _scaled(row.activity, elapsed_seconds, _measured(row.activity))
         amounts[OF_OWNER, Quantity.MEASURED_SECONDS, ""] = share * measured
-    if row.activity is not None and row.place_ratio is not None:
-        busy = _scaled(row.activity, elapsed_seconds, row.activity.busy_seconds) * row.place_ratio
+    if row.utilization_ratio is not None and row.place_ratio is not None:
+        busy = _scaled(row.activity, elapsed_seconds, _busy(row.activity)) * row.place_ratio
         amounts[OF_CONTAINER, Quantity.BUSY_SECONDS, ""] = busy
         amounts[OF_OWNER, Quantity.BUSY_SECONDS if held_by_pod else Quantity.UNHELD_BUSY_SECONDS, ""] = busy
     return amounts
@@ -172,13 +173,18 @@ def _costs(
 
 
 def _observation(row: ContainerRow, elapsed_seconds: float) -> tuple[float, float] | None:
-    if not row.holds or row.activity is None or row.activity.utilization_ratio is None:
+    """In the first cycle, which has a figure and no length yet, it opens the distribution."""
+    if not row.holds or row.utilization_ratio is None:
         return None
-    return row.activity.utilization_ratio, _scaled(row.activity, elapsed_seconds, row.activity.measured_seconds)
+    return row.utilization_ratio, _scaled(row.activity, elapsed_seconds, _measured(row.activity))
 
 
 def _measured(activity: Activity | None) -> float:
     return 0.0 if activity is None else activity.measured_seconds
+
+
+def _busy(activity: Activity | None) -> float:
+    return 0.0 if activity is None else activity.busy_seconds
 
 
 def _scaled(activity: Activity | None, elapsed_seconds: float, seconds: float) -> float:

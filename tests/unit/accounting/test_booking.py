@@ -98,7 +98,8 @@ def test_use_without_holding_is_busy_and_never_held() -> None:
 def test_use_by_a_sandbox_of_the_holding_pod_is_use_of_what_it_holds() -> None:
     """Only the pod is known of a sandboxed runtime's process."""
     holder = a_holder(activity=None)
-    sandbox = replace(holder, container=replace(holder.container, container=""), allocations=(), activity=steady(0.4))
+    sandbox = replace(holder, container=replace(holder.container, container=""), allocations=())
+    sandbox = replace(sandbox, activity=steady(0.4), utilization_ratio=0.4)
     booked = _uses(a_device_row(activity=steady(0.4)), holder, sandbox)
     assert booked[1].amounts[OF_OWNER, Quantity.BUSY_SECONDS, ""] == 2.0
 
