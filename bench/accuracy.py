@@ -9,6 +9,7 @@ nvidia-ml-py, the sources, the cycle, the page, and a Prometheus server that com
 
 import argparse
 import asyncio
+import itertools
 import random
 import statistics
 import sys
@@ -36,6 +37,8 @@ WINDOWS: Mapping[str, int] = {"15m": 900, "1h": 3600}
 CYCLE_SECONDS, JITTER_SECONDS = 5.0, 0.05
 EXCLUSIVE, SHARERS = 4, (2, 4)
 MIG_SLICES = (3, 2, 2)
+STEPS_SECONDS: Mapping[str, float] = {"on scrapes": 60.0, "anywhere": 37.0}
+"""Instants at which means are asked for: on the scrapes of both intervals, or at any phase between them."""
 QUANTILES = (0.5, 0.9, 0.95)
 BOUNDS = (0.0, 0.01, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 SEEDS = 20
@@ -53,8 +56,6 @@ class Subject:
     """The counter whose rate is its utilisation, as PromQL."""
     gauge: str
     """What a snapshot of it is called in the back-filled data; empty: there is none."""
-    size: float = 1.0
-    """Part of the GPU that a full counter is."""
 
 
 @dataclass(slots=True)
@@ -65,82 +66,95 @@ class Fleet:
     subjects: list[Subject] = field(default_factory=list)
 
 
+class Builder:
+    """Puts a fleet together, GPU by GPU."""
+
+    def __init__(self, seed: int, end_us: int) -> None:
+        self._chance = random.Random(seed)
+        self._end_us = end_us
+        self._numbers = itertools.count(1)
+        self._devices: list[SimDevice] = []
+        self._pods: list[SimPod] = []
+        self._tasks: list[SimTask] = []
+        self._allocatable: dict[str, list[str]] = {}
+        self._subjects: list[Subject] = []
+
+    def fleet(self) -> Fleet:
+        """What was put together."""
+        world = World(
+            devices=tuple(self._devices),
+            pods=tuple(self._pods),
+            tasks=tuple(self._tasks),
+            allocatable={resource: tuple(ids) for resource, ids in self._allocatable.items()},
+            namespaces={"team-red": {"labels": {"team": "red"}}},
+        )
+        return Fleet(world, self._subjects)
+
+    def exclusive(self) -> None:
+        """A GPU that one container holds."""
+        uuid, index = self._next_uuid(), len(self._devices)
+        load, _ = self._holder(uuid)
+        self._devices.append(_device(index, [load]))
+        counter = f'gpu_busy_seconds_total{{uuid="{uuid}"}}'
+        self._subjects.append(Subject("exclusive", f"GPU {index}", truth_of_device([load]), counter, f"gpu_{index}"))
+
+    def shared(self, sharers: int) -> None:
+        """A GPU in replicas, all of them taken."""
+        uuid, index = self._next_uuid(), len(self._devices)
+        holders = [self._holder(f"{uuid}::{replica}") for replica in range(sharers)]
+        loads = [load for load, _ in holders]
+        self._devices.append(_device(index, loads))
+        for load, pod in holders:
+            counter = f'gpu_container_busy_seconds_total{{pod="{pod}"}}'
+            truth = truth_of_process(loads, load.pid)
+            self._subjects.append(Subject(f"{sharers} sharers", pod, truth, counter, f"process_{load.pid}"))
+
+    def divided(self, sizes: Sequence[int]) -> None:
+        """A GPU in MIG mode, all instances taken."""
+        uuid, index = self._next_uuid(), len(self._devices)
+        migs = [_mig(uuid, gi, size) for gi, size in enumerate(sizes, 1)]
+        loads = []
+        for mig in migs:
+            load, pod = self._holder(mig.uuid, f"nvidia.com/mig-{mig.profile}", mig.gi)
+            loads.append(load)
+            counter = f'gpu_mig_busy_seconds_total{{gpu_instance_id="{mig.gi}"}}'
+            self._subjects.append(Subject("MIG", f"{mig.profile} of {pod}", truth_of_device([load]), counter, ""))
+        self._devices.append(_device(index, loads, migs))
+
+    def _next_uuid(self) -> str:
+        return _uuid(len(self._devices))
+
+    def _holder(self, device_id: str, resource: str = WHOLE, gi: int | None = None) -> tuple[Load, str]:
+        """A pod that holds this, its process, and what that does."""
+        number = next(self._numbers)
+        pid, name = 4000 + number, f"pod-{number}"
+        container = SimContainer(id=container_id(number), limits={resource: "1"}, devices=((resource, (device_id,)),))
+        self._pods.append(SimPod(name=name, namespace="team-red", uid=uid(number), containers=(container,)))
+        self._tasks.append(SimTask(pid=pid, cgroup=(cgroup(uid(number), container_id(number)),)))
+        self._allocatable.setdefault(resource, []).append(device_id)
+        return a_load(self._chance, pid, LOADED_SECONDS * MICROSECONDS, self._end_us, gi), name
+
+
 def a_fleet(seed: int, end_us: int, *, exclusive: int = EXCLUSIVE) -> Fleet:
     """GPUs of all kinds, each with a load of its own."""
-    chance = random.Random(seed)
-    start_us = LOADED_SECONDS * MICROSECONDS
-    pids = iter(range(4001, 5000))
-    numbers = iter(range(1, 90))
-    devices: list[SimDevice] = []
-    pods: list[SimPod] = []
-    tasks: list[SimTask] = []
-    subjects: list[Subject] = []
-
-    def a_pod(device_id: str, resource: str = WHOLE) -> tuple[int, str]:
-        pid, number = next(pids), next(numbers)
-        container = SimContainer(id=container_id(number), limits={resource: "1"}, devices=((resource, (device_id,)),))
-        pods.append(SimPod(name=f"pod-{number}", namespace="team-red", uid=uid(number), containers=(container,)))
-        tasks.append(SimTask(pid=pid, cgroup=(cgroup(uid(number), container_id(number)),)))
-        return pid, f"pod-{number}"
-
-    for index in range(exclusive):
-        uuid = _uuid(index)
-        pid, _ = a_pod(uuid)
-        load = a_load(chance, pid, start_us, end_us)
-        devices.append(_device(index, [load]))
-        subjects.append(
-            Subject(
-                "exclusive", f"GPU {index}", truth_of_device([load]), f'gpu_busy_seconds_total{{uuid="{uuid}"}}', f"gpu_{index}"
-            )
-        )
+    builder = Builder(seed, end_us)
+    for _ in range(exclusive):
+        builder.exclusive()
     for sharers in SHARERS:
-        index = len(devices)
-        holders = [a_pod(f"{_uuid(index)}::{replica}") for replica in range(sharers)]
-        loads = [a_load(chance, pid, start_us, end_us) for pid, _ in holders]
-        devices.append(_device(index, loads))
-        subjects += [
-            Subject(
-                f"{sharers} sharers",
-                pod,
-                truth_of_process(loads, pid),
-                f'gpu_container_busy_seconds_total{{pod="{pod}"}}',
-                f"process_{pid}",
-            )
-            for pid, pod in holders
-        ]
-    index = len(devices)
-    migs = [
-        SimMig(
-            uuid=f"MIG-{_uuid(index)[4:]}/{gi}",
-            gi=gi,
-            profile=f"{size}g.{size * 10}gb",
-            compute_slices=size,
-            gpu_slices=size,
-            memory_total=size * 10 * GIB,
-        )
-        for gi, size in enumerate(MIG_SLICES, 1)
-    ]
-    loads = []
-    for mig, size in zip(migs, MIG_SLICES, strict=True):
-        pid, pod = a_pod(mig.uuid, f"nvidia.com/mig-{mig.profile}")
-        load = a_load(chance, pid, start_us, end_us, gi=mig.gi)
-        loads.append(load)
-        counter = f'gpu_mig_busy_seconds_total{{gpu_instance_id="{mig.gi}"}}'
-        subjects.append(Subject("MIG", f"{mig.profile} of {pod}", truth_of_device([load]), counter, ""))
-    devices.append(_device(index, loads, migs))
-    shared = {f"{_uuid(exclusive + place)}::{replica}" for place, count in enumerate(SHARERS) for replica in range(count)}
-    whole = {_uuid(place) for place in range(exclusive)}
-    allocatable: dict[str, tuple[str, ...]] = {WHOLE: tuple(sorted(whole | shared))}
-    for mig in migs:
-        allocatable[f"nvidia.com/mig-{mig.profile}"] = (*allocatable.get(f"nvidia.com/mig-{mig.profile}", ()), mig.uuid)
-    world = World(
-        devices=tuple(devices),
-        pods=tuple(pods),
-        tasks=tuple(tasks),
-        allocatable=allocatable,
-        namespaces={"team-red": {"labels": {"team": "red"}}},
+        builder.shared(sharers)
+    builder.divided(MIG_SLICES)
+    return builder.fleet()
+
+
+def _mig(uuid: str, gi: int, size: int) -> SimMig:
+    return SimMig(
+        uuid=f"MIG-{uuid[4:-1]}{gi}",
+        gi=gi,
+        profile=f"{size}g.{size * 10}gb",
+        compute_slices=size,
+        gpu_slices=size,
+        memory_total=size * 10 * GIB,
     )
-    return Fleet(world, subjects)
 
 
 def _uuid(index: int) -> str:
@@ -157,7 +171,7 @@ def _device(index: int, loads: Sequence[Load], migs: Sequence[SimMig] = ()) -> S
         gpm=True,
         mig_mode=1 if migs else 0,
         migs=tuple(migs),
-        utilization=None,
+        utilization=None if migs else 0,
         busy_power=400_000,
         processes=tuple(
             SimProcess(pid=load.pid, memory=8 * GIB, gi=gi_of[load.pid], ci=None if gi_of[load.pid] is None else 0)
@@ -205,8 +219,8 @@ async def record(fleet: Fleet, seconds: int, seed: int, folder: Path) -> Recordi
     chance = random.Random(seed)
     time = SimTime(folder, seconds=LOADED_SECONDS, started_timestamp_seconds=START_SECONDS)
     async with a_line(folder, fleet.world, sim_time=time) as line:
-        pynvml.nvmlInit()
         page = await line.cycle()
+        pynvml.nvmlInit()
         next_cycle = CYCLE_SECONDS
         for second in range(1, seconds + 1):
             while next_cycle <= second:
@@ -251,33 +265,35 @@ class Error:
     subject: Subject
     window: str
     scrape: int
+    asked: str
     ours: float
     snapshots: float | None
 
 
-async def errors(prometheus: Prometheus, fleet: Fleet, seconds: int, windows: Iterable[str]) -> list[Error]:
-    """The largest error of each subject over all instants of a minute's grid, by Prometheus' own arithmetic."""
-    found = []
-    for subject in fleet.subjects:
-        for window in windows:
-            length = WINDOWS[window]
-            if seconds < length + WARM_UP_SECONDS:
-                continue
-            start, end = START_SECONDS + WARM_UP_SECONDS + length, START_SECONDS + seconds
-            for scrape in SCRAPES_SECONDS:
-                series = subject.counter.replace("{", f'{{scrape="{scrape}s",')
-                ours = await _worst(prometheus, f"rate({series}[{window}])", subject, length, (start, end))
-                snapshots = None
-                if subject.gauge:
-                    query = f'avg_over_time(snapshot{{of="{subject.gauge}",scrape="{scrape}s"}}[{window}])'
-                    snapshots = await _worst(prometheus, query, subject, length, (start, end))
-                found.append(Error(subject, window, scrape, ours, snapshots))
-    return found
+async def errors(
+    prometheus: Prometheus, fleet: Fleet, seconds: int, windows: Iterable[str], grids: Iterable[str]
+) -> list[Error]:
+    """The largest error of each subject over all instants of a grid, by Prometheus' own arithmetic."""
+    cases = itertools.product(fleet.subjects, windows, SCRAPES_SECONDS, grids)
+    return [
+        await _error(prometheus, subject, seconds, window, scrape, grid)
+        for subject, window, scrape, grid in cases
+        if seconds >= WINDOWS[window] + WARM_UP_SECONDS
+    ]
 
 
-async def _worst(prometheus: Prometheus, query: str, subject: Subject, length: int, span: tuple[int, int]) -> float:
-    """Instants lie on the scrapes of both intervals, as those of a recording rule may not: see the README."""
-    curve = await prometheus.curve(query, float(span[0]), float(span[1]), 60.0)
+async def _error(prometheus: Prometheus, subject: Subject, seconds: int, window: str, scrape: int, grid: str) -> Error:
+    series = subject.counter.replace("{", f'{{scrape="{scrape}s",')
+    ours = await _worst(prometheus, f"rate({series}[{window}])", subject, WINDOWS[window], seconds, grid)
+    if not subject.gauge:
+        return Error(subject, window, scrape, grid, ours, None)
+    query = f'avg_over_time(snapshot{{of="{subject.gauge}",scrape="{scrape}s"}}[{window}])'
+    return Error(subject, window, scrape, grid, ours, await _worst(prometheus, query, subject, WINDOWS[window], seconds, grid))
+
+
+async def _worst(prometheus: Prometheus, query: str, subject: Subject, length: int, seconds: int, grid: str) -> float:
+    start, end = START_SECONDS + WARM_UP_SECONDS + length, START_SECONDS + seconds
+    curve = await prometheus.curve(query, float(start), float(end), STEPS_SECONDS[grid])
     if not curve:
         raise RuntimeError(f"no value for {query}")
     return max(abs(value - subject.truth.mean(_gpu_us(at - length), _gpu_us(at))) for at, value in curve)
@@ -321,20 +337,20 @@ async def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of 16 minutes for the sharers")
     options = parser.parse_args()
     print(f"main run: {options.seconds} s simulated, seed 1", file=sys.stderr)
-    table, buckets = await _run(1, options.seconds, tuple(WINDOWS))
+    table, buckets = await _run(1, options.seconds, tuple(WINDOWS), tuple(STEPS_SECONDS))
     _print_table(table)
     _print_quantiles(buckets)
     many: list[Error] = []
     for seed in range(1, options.seeds + 1):
         print(f"seed {seed} of {options.seeds}", file=sys.stderr)
-        found, _ = await _run(seed, 900 + WARM_UP_SECONDS, ("15m",), exclusive=0)
+        found, _ = await _run(seed, 900 + WARM_UP_SECONDS, ("15m",), ("on scrapes",), exclusive=0)
         many += [error for error in found if "sharers" in error.subject.kind]
     _print_sharers(many)
     return 0
 
 
 async def _run(
-    seed: int, seconds: int, windows: Sequence[str], *, exclusive: int = EXCLUSIVE
+    seed: int, seconds: int, windows: Sequence[str], grids: Sequence[str], *, exclusive: int = EXCLUSIVE
 ) -> tuple[list[Error], list[tuple[Subject, float, float, float]]]:
     fleet = a_fleet(seed, (LOADED_SECONDS + seconds) * MICROSECONDS, exclusive=exclusive)
     with tempfile.TemporaryDirectory() as scratch:
@@ -343,25 +359,23 @@ async def _run(
         recording = await record(fleet, seconds, seed, folder / "node")
         await back_fill(folder, recording.text())
         async with a_prometheus(folder) as prometheus:
-            found = await errors(prometheus, fleet, seconds, windows)
+            found = await errors(prometheus, fleet, seconds, windows, grids)
             told = await quantiles(prometheus, fleet, seconds) if exclusive and seconds > 3600 else []
     return found, told
 
 
 def _print_table(found: Sequence[Error]) -> None:
-    print("| kind | window | scrape | worst error of our counters | worst error of snapshots | ratio |")
-    print("|---|---|---|---|---|---|")
-    for kind in dict.fromkeys(error.subject.kind for error in found):
-        for window in WINDOWS:
-            for scrape in SCRAPES_SECONDS:
-                of_kind = [e for e in found if (e.subject.kind, e.window, e.scrape) == (kind, window, scrape)]
-                if not of_kind:
-                    continue
-                ours = max(error.ours for error in of_kind)
-                told = [error.snapshots for error in of_kind if error.snapshots is not None]
-                snapshots = f"{max(told):.2%}" if told else "none without MIG"
-                ratio = f"1 / {max(told) / ours:.0f}" if told and ours else ""
-                print(f"| {kind} | {window} | {scrape} s | {ours:.2%} | {snapshots} | {ratio} |")
+    print("| kind | window | scrape | asked | worst error of our counters | worst error of snapshots | ratio |")
+    print("|---|---|---|---|---|---|---|")
+    groups: dict[tuple[str, str, int, str], list[Error]] = {}
+    for error in found:
+        groups.setdefault((error.subject.kind, error.window, error.scrape, error.asked), []).append(error)
+    for (kind, window, scrape, asked), errors_found in groups.items():
+        ours = max(error.ours for error in errors_found)
+        told = [error.snapshots for error in errors_found if error.snapshots is not None]
+        snapshots = f"{max(told):.2%}" if told else "no figure in MIG mode"
+        ratio = f"1 / {max(told) / ours:.0f}" if told and ours else ""
+        print(f"| {kind} | {window} | {scrape} s | {asked} | {ours:.2%} | {snapshots} | {ratio} |")
 
 
 def _print_quantiles(told: Sequence[tuple[Subject, float, float, float]]) -> None:

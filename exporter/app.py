@@ -9,18 +9,19 @@ import platform
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from aiohttp import web
 
 from exporter import pipeline
+from exporter.accounting.codec import decode, encode
 from exporter.attribution.wanted import annotations_wanted
-from exporter.config.policy import ownership_policy
+from exporter.config.policy import ledger_rules, ownership_policy
 from exporter.config.schema import Config
 from exporter.config.units import Address
 from exporter.exposition.server import create_application, create_runner
-from exporter.model.ledger import LedgerRules
+from exporter.model.ids import DeviceUuid
 from exporter.model.published import Build, Published
 from exporter.sources.kubernetes.connection import Connection
 from exporter.sources.kubernetes.lookups import Namespaces, Node, Owners
@@ -29,6 +30,7 @@ from exporter.sources.nvml.source import Nvml
 from exporter.sources.off import SwitchedOff, SwitchedOffPods
 from exporter.sources.podresources.source import PodResources
 from exporter.sources.procfs.source import ProcFs
+from exporter.store.state_file import NoStateFile, StateFile
 from exporter.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -98,7 +100,7 @@ async def run_until(stop: asyncio.Event, config: Config, *, simulated: bool, lis
         policy=ownership_policy(config),
         interval_seconds=config.interval,
         max_age_seconds=config.max_age,
-        ledger=LedgerRules(active_above_ratio=config.activity.active_above),
+        ledger=ledger_rules(config),
     )
     application = create_application(
         latest=latest.get,
@@ -118,14 +120,18 @@ async def run_until(stop: asyncio.Event, config: Config, *, simulated: bool, lis
 
 async def _measure(config: Config, settings: pipeline.Settings, latest: Latest, stop: asyncio.Event) -> None:
     """Keep the pods up to date beside the loop of cycles; a mistake of ours in either ends both."""
-    async with _sources(config, settings) as sources, asyncio.TaskGroup() as tasks:
-        running = (
-            tasks.create_task(sources.pods.run(), name="pods"),
-            tasks.create_task(pipeline.run(sources, settings, latest.publish), name="cycles"),
-        )
-        await stop.wait()
-        for task in running:
-            task.cancel()
+    async with _store(config, settings) as store:
+        # First of all: the GPUs keep the indexes that they had.
+        ledger = await store.load()
+        async with _sources(config, settings, ledger.gpu_indexes) as sources, asyncio.TaskGroup() as tasks:
+            cycles = pipeline.run(sources, settings, store, ledger, latest.publish)
+            running = (
+                tasks.create_task(sources.pods.run(), name="pods"),
+                tasks.create_task(cycles, name="cycles"),
+            )
+            await stop.wait()
+            for task in running:
+                task.cancel()
 
 
 def node_name(config: Config) -> str:
@@ -155,8 +161,31 @@ async def _serving(application: web.Application, address: Address, listening: Li
 
 
 @contextlib.asynccontextmanager
-async def _sources(config: Config, settings: pipeline.Settings) -> AsyncIterator[pipeline.Sources]:
-    nvml = Nvml(library=config.nvml.library, deadline_seconds=config.nvml.deadline)
+async def _store(config: Config, settings: pipeline.Settings) -> AsyncIterator[StateFile | NoStateFile]:
+    store: StateFile | NoStateFile = NoStateFile()
+    if config.ledger.state_file:
+        store = StateFile(
+            Path(config.ledger.state_file),
+            encode=functools.partial(encode, node=settings.node),
+            decode=functools.partial(decode, node=settings.node),
+        )
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.asynccontextmanager
+async def _sources(
+    config: Config, settings: pipeline.Settings, indexes: Mapping[DeviceUuid, int]
+) -> AsyncIterator[pipeline.Sources]:
+    nvml = Nvml(
+        library=config.nvml.library,
+        deadline_seconds=config.nvml.deadline,
+        gpm=config.nvml.gpm == "auto",
+        accounting=config.nvml.accounting == "auto",
+        indexes=indexes,
+    )
     pod_resources = PodResources(
         socket=Path(config.pod_resources.socket),
         # Asked on the beat of the loop that is nearest: a beat that comes a moment early must not put it off to the next one.

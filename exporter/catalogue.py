@@ -122,7 +122,8 @@ _NO_ANSWER = f"{_NVML_MISSING}, while the device does not answer, and where the 
 _CLASSES = {"workload_class": tuple(WorkloadClass)}
 _UNTIL_MEASURED = "until its activity has been measured once"
 _WITHOUT_PRICE = "while no price is known for it"
-_LINGERS = "`ledger.ended_retention` after the container has ended, and before its owner is known"
+_UNTIL_PRICE = "until a price is known for it"
+_LINGERS = f"{_NVML_MISSING}, `ledger.ended_retention` after the container has ended, and before its owner is known"
 _OWNER_LINGERS = "`ledger.owner_retention` after its last increment"
 
 # --------------------------------------------------------------------------------------------------------------- device
@@ -271,7 +272,7 @@ GPU_PROVISIONED_COST_TOTAL = _family(
     (*D, "currency"),
     Group.DEVICE,
     "The provisioned GPU-seconds in money, accrued at the price of the moment.",
-    f"{_NVML_MISSING}, and {_WITHOUT_PRICE}",
+    f"{_NVML_MISSING}, and {_UNTIL_PRICE}",
 )
 GPU_UNALLOCATED_COST_TOTAL = _family(
     "gpu_unallocated_cost_total",
@@ -279,7 +280,7 @@ GPU_UNALLOCATED_COST_TOTAL = _family(
     (*D, "currency"),
     Group.DEVICE,
     "The unallocated GPU-seconds in money, accrued at the price of the moment.",
-    f"{_NVML_MISSING}, and {_WITHOUT_PRICE}",
+    f"{_NVML_MISSING}, and {_UNTIL_PRICE}",
 )
 GPU_ALLOCATION_UNKNOWN_COST_TOTAL = _family(
     "gpu_allocation_unknown_cost_total",
@@ -287,7 +288,7 @@ GPU_ALLOCATION_UNKNOWN_COST_TOTAL = _family(
     (*D, "currency"),
     Group.DEVICE,
     "The GPU-seconds of unknown allocation in money, accrued at the price of the moment.",
-    f"{_NVML_MISSING}, and {_WITHOUT_PRICE}",
+    f"{_NVML_MISSING}, and {_UNTIL_PRICE}",
 )
 GPU_OBSERVED_SECONDS_TOTAL = _family(
     "gpu_observed_seconds_total",
@@ -508,7 +509,7 @@ GPU_CONTAINER_EVER_ACTIVE = _family(
     _CONTAINER,
     Group.CONTAINER,
     "1 if the container has ever worked on the device that it holds, 0 if it has not since it started.",
-    "unless it was watched from its start without a gap",
+    "for a container that holds nothing, and unless it was watched from its start without a gap",
     _CLASSES,
 )
 GPU_CONTAINER_UTILIZATION_RATIO = _family(
@@ -601,7 +602,7 @@ GPU_OWNER_COST_TOTAL = _family(
     (*W, "currency", "state"),
     Group.OWNER,
     "Money for the held GPU-seconds, accrued at the price of the moment, by state.",
-    f"{_WITHOUT_PRICE}; {_OWNER_LINGERS}",
+    f"{_UNTIL_PRICE}; {_OWNER_LINGERS}",
     {**_CLASSES, "state": State},
 )
 GPU_OWNER_UTILIZATION_DISTRIBUTION_RATIO = _family(
@@ -660,7 +661,7 @@ GPU_POD_LAST_ACTIVE_TIMESTAMP_SECONDS = _family(
     _POD,
     Group.POD,
     "When the pod last worked on any device that it holds, in seconds since 1970; if it never did, when watching it began.",
-    "for a pod that holds nothing, and while the activity on one of its devices is unknown and it works on no other",
+    "for a pod that holds nothing, and while one of its devices, or its activity there, is unknown and it works on no other",
     _CLASSES,
 )
 GPU_POD_START_TIMESTAMP_SECONDS = _family(

@@ -1,4 +1,4 @@
-"""READ THIS FIRST. One cycle: take one snapshot, attribute it, account for it, publish it.
+"""READ THIS FIRST. One cycle: take one snapshot, attribute it, account for it, save and publish it.
 
 A snapshot has two phases: devices, holdings and pods first; then /proc for the PIDs that NVML named, and owners and
 namespaces for the pods that turned out to have to do with a GPU. The sources do not know each other; what one of them
@@ -7,86 +7,37 @@ names reaches the next one through here.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from exporter.accounting.activity import judge
 from exporter.accounting.health import source_health
 from exporter.accounting.ledger import Change, account
+from exporter.accounting.saving import STATE_FILE, count_saving, standing_still
 from exporter.attribution.join import attribute
 from exporter.attribution.wanted import gpu_pods, namespaces_wanted, owners_wanted, pids_wanted
+from exporter.edge.ports import (
+    HoldingsSource,
+    LedgerStore,
+    NamespaceSource,
+    NodeSource,
+    NvmlSource,
+    OwnerSource,
+    PodsSource,
+    ProcessSource,
+)
 from exporter.model.attribution import Attribution
-from exporter.model.device import NvmlState
-from exporter.model.holding import Holdings
 from exporter.model.ledger import Ledger, LedgerRules
 from exporter.model.policy import OwnershipPolicy
-from exporter.model.process import ProcessTable
 from exporter.model.published import Build, Published
 from exporter.model.reading import Fresh, Missing, MissingReason, Observed, Reading
 from exporter.model.snapshot import Snapshot
-from exporter.model.workload import NamespaceTable, NodeMeta, OwnerKey, OwnerTable, PodStore
 
 T = TypeVar("T")
 
 FIRST_ANSWER_SECONDS, FIRST_ANSWER_LOOKS = 3.0, 150
 """How long the first cycle waits for the first list of pods."""
-
-
-class NvmlSource(Protocol):
-    """Devices and the processes on them."""
-
-    async def read(self) -> Reading[NvmlState]:
-        """One cycle's devices."""
-
-
-class HoldingsSource(Protocol):
-    """What the kubelet gave away; `refresh` asks again before its interval has passed."""
-
-    async def read(self, *, refresh: bool) -> Reading[Holdings]:
-        """The kubelet's latest answer."""
-
-
-class PodsSource(Protocol):
-    """Pods of this node; kept up to date behind the scenes, so that reading costs nothing."""
-
-    @property
-    def generation(self) -> int:
-        """Grows with every change of a pod."""
-
-    def read(self) -> Reading[PodStore]:
-        """The pods as of now, without I/O."""
-
-    async def run(self) -> None:
-        """Follow the pods until cancelled."""
-
-
-class NodeSource(Protocol):
-    """This node's own object."""
-
-    async def read(self) -> Reading[NodeMeta]:
-        """The node as of now."""
-
-
-class ProcessSource(Protocol):
-    """/proc, for the PIDs handed over."""
-
-    async def read(self, pids: Collection[int]) -> Reading[ProcessTable]:
-        """The processes and their ancestors."""
-
-
-class OwnerSource(Protocol):
-    """Controllers above the pods, for the references handed over."""
-
-    async def read(self, keys: Collection[OwnerKey]) -> Reading[OwnerTable]:
-        """The owners and their ancestors."""
-
-
-class NamespaceSource(Protocol):
-    """Namespaces, for the names handed over."""
-
-    async def read(self, names: Collection[str]) -> Reading[NamespaceTable]:
-        """The namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +167,23 @@ async def _timed(read: Awaitable[Reading[T]]) -> tuple[Reading[T], float]:
     return reading, time.monotonic() - started
 
 
-def beginning(settings: Settings) -> Published:
-    """What there is before the first cycle: nothing is known, and nothing has been counted."""
+async def save(store: LedgerStore, outcome: Published) -> tuple[Published, Published]:
+    """Save what was counted before anybody can see it, so that no restart undoes what was scraped.
+
+    Returns:
+        What the next cycle goes on from, and what is published: the same, unless the ledger could not be saved.
+    """
+    started = time.monotonic()
+    saved = await store.save(outcome.ledger)
+    if store.health is None:
+        return outcome, outcome
+    ledger = count_saving(outcome.ledger, store.health, time.monotonic() - started, outcome.snapshot.timestamp_seconds)
+    outcome = replace(outcome, ledger=ledger, sources={**outcome.sources, STATE_FILE: store.health})
+    return outcome, replace(outcome, ledger=standing_still(ledger, saved))
+
+
+def beginning(settings: Settings, ledger: Ledger) -> Published:
+    """What there is before the first cycle: nothing is known, and nothing is counted but what an earlier run has counted."""
     now = settings.clock.monotonic()
     never: Observed[Any] = Observed(usable=None, missing=Missing(MissingReason.STARTING, now))
     snapshot = Snapshot(
@@ -232,16 +198,27 @@ def beginning(settings: Settings) -> Published:
         owners=never,
         namespaces=never,
     )
-    return Published(0, snapshot, Attribution(), Ledger(), settings.build, settings.interval_seconds)
+    return Published(0, snapshot, Attribution(), ledger, settings.build, settings.interval_seconds)
 
 
-async def run(sources: Sources, settings: Settings, publish: Callable[[Published], None]) -> None:
-    """Run a cycle every interval until cancelled; a cycle that overruns skips beats and never piles up."""
-    published = beginning(settings)
+async def run(
+    sources: Sources, settings: Settings, store: LedgerStore, ledger: Ledger, publish: Callable[[Published], None]
+) -> None:
+    """Run a cycle every interval until cancelled; a cycle that overruns skips beats and never piles up.
+
+    Args:
+        sources: What is read.
+        settings: How.
+        store: Where what is counted is saved, before it is published.
+        ledger: What an earlier run has counted.
+        publish: Hands the outcome to those who show it.
+    """
+    outcome = beginning(settings, ledger)
     await _first_answer(sources.pods)
     beat = time.monotonic()
     while True:
-        published = await run_cycle(sources, settings, published)
+        outcome = await run_cycle(sources, settings, outcome)
+        outcome, published = await save(store, outcome)
         publish(published)
         beat = max(beat + settings.interval_seconds, time.monotonic())
         await asyncio.sleep(beat - time.monotonic())

@@ -5,19 +5,24 @@ import contextlib
 import functools
 import os
 import tempfile
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from exporter.accounting.codec import decode, encode
 from exporter.attribution.wanted import annotations_wanted
 from exporter.config.loading import load_config
 from exporter.config.policy import ownership_policy
 from exporter.exposition.rendering import Format, metric_pages
+from exporter.model.ids import DeviceUuid
+from exporter.model.ledger import LedgerRules
+from exporter.model.policy import PriceBook
 from exporter.model.published import Build, Published
 from exporter.model.reading import Fresh
-from exporter.pipeline import Settings, Sources, beginning, run_cycle
+from exporter.pipeline import Clock, Settings, Sources, beginning, run_cycle, save
 from exporter.simulator.node import SimulatedNode
 from exporter.simulator.nvml.build import build_library
+from exporter.simulator.nvml.clock import SimClock
 from exporter.simulator.nvml.state import environment
 from exporter.simulator.world import World
 from exporter.sources.kubernetes.connection import Connection
@@ -26,12 +31,49 @@ from exporter.sources.kubernetes.pods import Pods
 from exporter.sources.nvml.source import Nvml
 from exporter.sources.podresources.source import PodResources
 from exporter.sources.procfs.source import ProcFs
+from exporter.store.state_file import NoStateFile, StateFile
 from tests.page import Page, assert_sound
 
 BUILD = Build(version="0", commit="", python="", simulated=True)
 PATIENCE_SECONDS = 5.0
+AT_ONCE = LedgerRules(birth_hold_seconds=0.0)
+"""What is counted is published in the same cycle: births are for the tests that are about them."""
 PodMarks = set[tuple[str, str, tuple[tuple[str, str], ...]]]
 """UID, phase and labels of each pod: enough to see whether a change has arrived."""
+
+
+class SimTime:
+    """Time that stands still until it is advanced: the host's two clocks and the GPUs' go together.
+
+    Give the same one to two lines, one after the other, and the exporter has been restarted on a node that went on.
+    """
+
+    def __init__(self, folder: Path, *, seconds: float = 1000.0, started_timestamp_seconds: float = 1_796_000_000.0) -> None:
+        """Make it stand still.
+
+        Args:
+            folder: Where the file of the GPUs' clock goes.
+            seconds: What the GPUs' clock says: so long ago the driver was loaded.
+            started_timestamp_seconds: What the wall clock says.
+        """
+        self.gpus = SimClock(folder / "gpu-clock", round(seconds * 1e6))
+        self._began_us = self.gpus.now_us
+        self._monotonic = seconds
+        self._wall = started_timestamp_seconds
+
+    @property
+    def passed_seconds(self) -> float:
+        """Since it was made."""
+        return (self.gpus.now_us - self._began_us) / 1e6
+
+    @property
+    def clock(self) -> Clock:
+        """For everything that reads the time."""
+        return Clock(lambda: self._monotonic + self.passed_seconds, lambda: self._wall + self.passed_seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.gpus.advance_us(round(seconds * 1e6))
 
 
 @dataclass(slots=True)
@@ -41,16 +83,31 @@ class Line:
     node: SimulatedNode
     sources: Sources
     settings: Settings
+    store: StateFile | NoStateFile
+    outcome: Published
+    """What the next cycle goes on from."""
     published: Published
+    """What is shown: the same, unless the state file cannot be written."""
+    time: SimTime | None = None
     pages: list[Page] = field(default_factory=list)
 
     async def cycle(self) -> Page:
         """One cycle over the world as it is; the page that it gives must be sound."""
-        self.published = await run_cycle(self.sources, self.settings, self.published)
+        self.outcome = await run_cycle(self.sources, self.settings, self.outcome)
+        self.outcome, self.published = await save(self.store, self.outcome)
         page = Page(metric_pages(BUILD, ())[Format.TEXT](self.published).decode())
         assert_sound(page)
         self.pages.append(page)
         return page
+
+    async def cycles(self, count: int, *, seconds: float | None = None) -> list[Page]:
+        """Let an interval (or so many seconds) of simulated time pass before each of so many cycles; their pages."""
+        assert self.time is not None, "a_line(..., sim_time=SimTime(folder)) is wanted"
+        pages = []
+        for _ in range(count):
+            self.time.advance(self.settings.interval_seconds if seconds is None else seconds)
+            pages.append(await self.cycle())
+        return pages
 
     async def show(self, world: World) -> Page:
         """Change the world, and one cycle over it once the watch has told of it."""
@@ -89,32 +146,42 @@ def _shown(world: World) -> PodMarks:
 
 
 @contextlib.asynccontextmanager
-async def a_line(folder: Path, world: World, *, node_name: str = "", max_age_seconds: float = 60.0) -> AsyncIterator[Line]:
-    """Start a simulated node that shows `world`, and the real sources on it; `node_name` is what they take it for."""
+async def a_line(
+    folder: Path,
+    world: World,
+    *,
+    node_name: str = "",
+    max_age_seconds: float = 60.0,
+    rules: LedgerRules = AT_ONCE,
+    prices: PriceBook | None = None,
+    sim_time: SimTime | None = None,
+    state_file: Path | None = None,
+) -> AsyncIterator[Line]:
+    """Start a simulated node that shows `world`, and the real sources on it.
+
+    Args:
+        folder: Where the node's files go.
+        world: What it is like at first.
+        node_name: What the sources take it for; empty: what it is called.
+        max_age_seconds: How long holdings and metadata are kept.
+        rules: When what is counted is published.
+        prices: What a GPU costs; None: nobody knows.
+        sim_time: The clocks of host and GPUs; None: the real ones.
+        state_file: Where the ledger survives; None: it does not.
+    """
     name = node_name or world.node
-    node = SimulatedNode(folder, world, library=_library())
+    node = SimulatedNode(folder, world, library=_library(), clock=sim_time.gpus if sim_time else None)
     await node.start()
-    os.environ.update(environment(node.state))
-    config = load_config(None, {}, node.settings())
-    policy = ownership_policy(config)
-    keys = annotations_wanted(policy)
-    connection = Connection(api_server=node.api_url)
-    pods = Pods(connection, node=name, annotation_keys=keys, watch_timeout_seconds=60.0)
-    nvml = Nvml(library=str(node.library), deadline_seconds=2.0)
-    procfs = ProcFs(node.proc, deadline_seconds=2.0)
-    pod_resources = PodResources(socket=node.socket, interval_seconds=0.0, deadline_seconds=2.0, max_message_bytes=64 << 20)
-    sources = Sources(
-        nvml=nvml,
-        pod_resources=pod_resources,
-        pods=pods,
-        node=Node(connection, node=name),
-        procfs=procfs,
-        owners=Owners(connection, annotation_keys=keys),
-        namespaces=Namespaces(connection, annotation_keys=keys),
-    )
-    settings = Settings(node=name, build=BUILD, policy=policy, max_age_seconds=max_age_seconds)
-    line = Line(node, sources, settings, beginning(settings))
-    following = asyncio.create_task(pods.run())
+    os.environ.update(environment(node.state, node.clock))
+    policy = replace(ownership_policy(load_config(None, {}, node.settings())), prices=prices or PriceBook())
+    clock = sim_time.clock if sim_time else Clock()
+    settings = Settings(node=name, build=BUILD, policy=policy, max_age_seconds=max_age_seconds, ledger=rules, clock=clock)
+    store = _store(state_file, name, clock)
+    ledger = await store.load()
+    sources, to_close = _sources(node, settings, ledger.gpu_indexes)
+    begun = beginning(settings, ledger)
+    line = Line(node, sources, settings, store, begun, begun, sim_time)
+    following = asyncio.create_task(sources.pods.run())
     try:
         if not node_name:
             await line.settled()
@@ -122,6 +189,38 @@ async def a_line(folder: Path, world: World, *, node_name: str = "", max_age_sec
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-        for source in (connection, pod_resources, procfs, nvml):
-            await source.close()
+        for each in (*to_close, store):
+            await each.close()
         await node.stop()
+
+
+def _store(state_file: Path | None, node: str, clock: Clock) -> StateFile | NoStateFile:
+    if state_file is None:
+        return NoStateFile()
+    coder = functools.partial(encode, node=node), functools.partial(decode, node=node)
+    return StateFile(state_file, encode=coder[0], decode=coder[1], wall=clock.wall)
+
+
+def _sources(
+    node: SimulatedNode, settings: Settings, indexes: Mapping[DeviceUuid, int]
+) -> tuple[Sources, tuple[Connection | PodResources | ProcFs | Nvml, ...]]:
+    """The sources, and what has to be closed at the end."""
+    keys = annotations_wanted(settings.policy)
+    # Deadlines and timeouts are real time; what is said to have been read when, and for how long it counts, is not.
+    clock = settings.clock.monotonic
+    connection = Connection(api_server=node.api_url)
+    nvml = Nvml(library=str(node.library), deadline_seconds=2.0, indexes=indexes, clock=clock)
+    procfs = ProcFs(node.proc, deadline_seconds=2.0, clock=clock)
+    pod_resources = PodResources(
+        socket=node.socket, interval_seconds=0.0, deadline_seconds=2.0, max_message_bytes=64 << 20, clock=clock
+    )
+    sources = Sources(
+        nvml=nvml,
+        pod_resources=pod_resources,
+        pods=Pods(connection, node=settings.node, annotation_keys=keys, watch_timeout_seconds=60.0, clock=clock),
+        node=Node(connection, node=settings.node, clock=clock),
+        procfs=procfs,
+        owners=Owners(connection, annotation_keys=keys, clock=clock),
+        namespaces=Namespaces(connection, annotation_keys=keys, clock=clock),
+    )
+    return sources, (connection, pod_resources, procfs, nvml)

@@ -2,21 +2,23 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from exporter.catalogue import RESERVED_LABELS
+from exporter.config.counting import LedgerConfig, PricesConfig
+from exporter.config.section import Section
 from exporter.config.units import Address, Bytes, ListenAddress, Seconds
 from exporter.model.policy import OwnerSource, WorkloadClass
 
 LABEL_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 
 
-class Section(BaseModel):
-    """A group of settings: unknown keys are errors, values never change."""
+def _word_for_off(value: object) -> object:
+    """YAML reads the bare word `off` as false."""
+    return "off" if value is False else value
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, validate_default=False, coerce_numbers_to_str=True
-    )
+
+AutoOrOff = Annotated[Literal["auto", "off"], BeforeValidator(_word_for_off)]
 
 
 class NvmlConfig(Section):
@@ -25,6 +27,16 @@ class NvmlConfig(Section):
     library: str = Field("libnvidia-ml.so.1", min_length=1, description="Path or name of NVIDIA's management library.")
     deadline: Seconds = Field(
         4.0, gt=0, description="A cycle's NVML calls that take longer count as missing (`timeout`); HTTP is never held up."
+    )
+    gpm: AutoOrOff = Field(
+        "auto",
+        description="`auto`: the GPU's own counters of activity where it has them (Hopper and newer). "
+        "Without them nothing tells what a MIG instance does.",
+    )
+    accounting: AutoOrOff = Field(
+        "auto",
+        description="`auto`: the driver's accounts of processes where an administrator has switched them on. "
+        "The exporter never does.",
     )
 
 
@@ -212,6 +224,8 @@ class Config(Section):
     kubernetes: KubernetesConfig = KubernetesConfig()
     ownership: OwnershipConfig = OwnershipConfig()
     activity: ActivityConfig = ActivityConfig()
+    ledger: LedgerConfig = LedgerConfig()
+    prices: PricesConfig = PricesConfig()
     classes: tuple[ClassRuleConfig, ...] = Field(
         DEFAULT_CLASSES, description="First match wins; the annotation `gpu-ownership/class` overrides. No match: `other`."
     )

@@ -33,6 +33,7 @@ def node_document(published: Published) -> Document:
         "simulated": published.build.simulated,
         "build": {"version": published.build.version, "commit": published.build.commit, "python": published.build.python},
         "node_info": _node_info(published),
+        "currency": published.attribution.currency or None,
         "driver_version": None if nvml is None else nvml.driver_version or None,
         "sources": [_source(name, health) for name, health in sorted(published.sources.items())],
         "summary": None if nvml is None else summary(published),

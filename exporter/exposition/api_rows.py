@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from exporter.accounting.booking import container_subject
+from exporter.exposition.idle_clocks import last_active, seen_active
 from exporter.model.attribution import (
     ContainerRow,
     DeviceRow,
@@ -14,7 +15,7 @@ from exporter.model.attribution import (
     UnattributedReason,
 )
 from exporter.model.device import MigInstance
-from exporter.model.ledger import Account, DeviceSubject, Ledger, Quantity, Subject, UseKey
+from exporter.model.ledger import Account, DeviceSubject, Ledger, Quantity, Subject
 from exporter.model.published import Published
 
 Document = dict[str, Any]
@@ -27,6 +28,7 @@ _OF_DEVICE: tuple[tuple[Quantity, Iterable[str]], ...] = (
     (Quantity.UNALLOCATED_SECONDS, UnallocatedReason),
     (Quantity.ALLOCATION_UNKNOWN_SECONDS, ()),
     (Quantity.UNATTRIBUTED_BUSY_SECONDS, UnattributedReason),
+    (Quantity.UNATTRIBUTED_ENERGY_JOULES, UnattributedReason),
 )
 _OF_CONTAINER: tuple[tuple[Quantity, Iterable[str]], ...] = (
     (Quantity.HELD_SECONDS, State),
@@ -112,8 +114,8 @@ def _mig(row: DeviceRow, instance: MigInstance) -> Document:
 
 
 def _container(published: Published, device: DeviceRow, row: ContainerRow) -> Document:
-    clock = published.ledger.idle_clocks.get(UseKey(row.container, row.device, None if row.mig is None else row.mig.key))
-    moment = None if clock is None or row.utilization_ratio is None else clock.last_active_timestamp_seconds
+    ledger = published.ledger
+    moment = last_active(ledger, row)
     return {
         "namespace": row.container.namespace,
         "pod": row.container.pod,
@@ -134,8 +136,8 @@ def _container(published: Published, device: DeviceRow, row: ContainerRow) -> Do
         "state_evidence": row.state_evidence,
         "last_active_timestamp_seconds": moment,
         "inactive_seconds": None if moment is None else max(published.snapshot.timestamp_seconds - moment, 0.0),
-        "ever_active": None if clock is None or not (clock.ever_active or clock.from_start) else clock.ever_active,
-        "counted": _counted_of(published.ledger, container_subject(device, row), _OF_CONTAINER),
+        "ever_active": seen_active(ledger, row),
+        "counted": _counted_of(ledger, container_subject(device, row), _OF_CONTAINER),
     }
 
 

@@ -7,6 +7,7 @@ from prometheus_client.metrics_core import Metric
 from exporter.exposition.collector_device import device_families, mig_families
 from exporter.exposition.collector_ledger import (
     container_ledger,
+    counted_in,
     device_ledger,
     mig_ledger,
     owner_ledger,
@@ -26,13 +27,14 @@ def families(published: Published, extra_labels: tuple[str, ...] = ()) -> Iterat
         extra_labels: Names of the configured further owner labels.
     """
     labels = labeller(published, extra_labels)
+    counted = counted_in(published.ledger)
     yield from device_families(published, labels)
-    yield from device_ledger(published, labels)
+    yield from device_ledger(published, labels, counted)
     yield from mig_families(published, labels)
-    yield from mig_ledger(published, labels)
+    yield from mig_ledger(published, labels, counted)
     yield from container_families(published, labels)
-    yield from container_ledger(published, labels)
-    yield from owner_ledger(published, labels)
+    yield from container_ledger(published, labels, counted)
+    yield from owner_ledger(published, labels, counted)
     yield from pod_families(published, labels)
     yield from pod_ledger(published, labels)
     yield from node_families(published, labels)

@@ -1,30 +1,24 @@
 """Families of the ledger: its counters under the labels by which it keeps them, and its idle clocks."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.metrics_core import Metric
 
 from exporter import catalogue
 from exporter.catalogue import Family
 from exporter.exposition.families import Labelled, Labels, histogram, latest, metric, summed, summed_histograms
+from exporter.exposition.idle_clocks import ever_active, last_active, last_active_of_pods, name_of
 from exporter.exposition.labels import Labeller
-from exporter.model.attribution import ContainerRow, PodRow, State
-from exporter.model.ledger import (
-    ContainerSubject,
-    DeviceSubject,
-    IdleClock,
-    Ledger,
-    MigSubject,
-    OwnerSubject,
-    Quantity,
-    Subject,
-    UseKey,
-)
+from exporter.model.ledger import Account, ContainerSubject, DeviceSubject, Ledger, MigSubject, OwnerSubject, Quantity, Subject
 from exporter.model.published import Published
 
 Kind = type[DeviceSubject] | type[MigSubject] | type[ContainerSubject] | type[OwnerSubject]
+Counted = Mapping[tuple[type, Quantity], Sequence[tuple[Account, float]]]
+"""What is shown of each counter, by the kind of its subject and by what is counted."""
+Table = Mapping[Quantity, tuple[Family, tuple[str, ...]]]
+"""Under which family a quantity is shown, and the labels that its detail stands for."""
 
-_DEVICE: Mapping[Quantity, tuple[Family, tuple[str, ...]]] = {
+_DEVICE: Table = {
     Quantity.BUSY_SECONDS: (catalogue.GPU_BUSY_SECONDS_TOTAL, ()),
     Quantity.PROVISIONED_SECONDS: (catalogue.GPU_PROVISIONED_SECONDS_TOTAL, ()),
     Quantity.UNALLOCATED_SECONDS: (catalogue.GPU_UNALLOCATED_SECONDS_TOTAL, ("reason",)),
@@ -36,15 +30,15 @@ _DEVICE: Mapping[Quantity, tuple[Family, tuple[str, ...]]] = {
     Quantity.UNATTRIBUTED_BUSY_SECONDS: (catalogue.GPU_UNATTRIBUTED_BUSY_SECONDS_TOTAL, ("reason",)),
     Quantity.UNATTRIBUTED_ENERGY_JOULES: (catalogue.GPU_UNATTRIBUTED_ENERGY_JOULES_TOTAL, ("reason",)),
 }
-_MIG: Mapping[Quantity, tuple[Family, tuple[str, ...]]] = {
+_MIG: Table = {
     Quantity.BUSY_SECONDS: (catalogue.GPU_MIG_BUSY_SECONDS_TOTAL, ()),
 }
-_CONTAINER: Mapping[Quantity, tuple[Family, tuple[str, ...]]] = {
+_CONTAINER: Table = {
     Quantity.HELD_SECONDS: (catalogue.GPU_CONTAINER_HELD_SECONDS_TOTAL, ("state",)),
     Quantity.BUSY_SECONDS: (catalogue.GPU_CONTAINER_BUSY_SECONDS_TOTAL, ()),
     Quantity.ENERGY_JOULES: (catalogue.GPU_CONTAINER_ENERGY_JOULES_TOTAL, ()),
 }
-_OWNER: Mapping[Quantity, tuple[Family, tuple[str, ...]]] = {
+_OWNER: Table = {
     Quantity.HELD_SECONDS: (catalogue.GPU_OWNER_HELD_SECONDS_TOTAL, ("state",)),
     Quantity.MEASURED_SECONDS: (catalogue.GPU_OWNER_MEASURED_SECONDS_TOTAL, ()),
     Quantity.BUSY_SECONDS: (catalogue.GPU_OWNER_BUSY_SECONDS_TOTAL, ()),
@@ -54,89 +48,68 @@ _OWNER: Mapping[Quantity, tuple[Family, tuple[str, ...]]] = {
 }
 
 
-def device_ledger(published: Published, labels: Labeller) -> Iterator[Metric]:
+def counted_in(ledger: Ledger) -> Counted:
+    """Every counter by what it counts of what: sorted once for a render, not searched once for each family."""
+    found: dict[tuple[type, Quantity], list[tuple[Account, float]]] = {}
+    for account, tally in ledger.tallies.items():
+        found.setdefault((type(account.subject), account.quantity), []).append((account, tally.shown))
+    return found
+
+
+def device_ledger(published: Published, labels: Labeller, counted: Counted) -> Iterator[Metric]:
     """Counters of physical GPUs; they end while NVML as a whole is missing."""
     if published.snapshot.nvml.value is not None:
-        yield from _counters(published.ledger, labels, DeviceSubject, _DEVICE)
+        yield from _counters(counted, labels, DeviceSubject, _DEVICE)
 
 
-def mig_ledger(published: Published, labels: Labeller) -> Iterator[Metric]:
+def mig_ledger(published: Published, labels: Labeller, counted: Counted) -> Iterator[Metric]:
     """Counters of GPU instances."""
     if published.snapshot.nvml.value is not None:
-        yield from _counters(published.ledger, labels, MigSubject, _MIG)
+        yield from _counters(counted, labels, MigSubject, _MIG)
 
 
-def container_ledger(published: Published, labels: Labeller) -> Iterator[Metric]:
+def container_ledger(published: Published, labels: Labeller, counted: Counted) -> Iterator[Metric]:
     """Counters of containers, of those included that ended a while ago; and idle clocks of those that are there."""
     if published.snapshot.nvml.value is None:
         return
-    yield from _counters(published.ledger, labels, ContainerSubject, _CONTAINER)
-    yield from _distributions(
-        published.ledger, labels, ContainerSubject, catalogue.GPU_CONTAINER_UTILIZATION_DISTRIBUTION_RATIO
-    )
-    clocks = [(labels.container(row), row, clock) for row, clock in clocks_of(published)]
+    ledger = published.ledger
+    yield from _counters(counted, labels, ContainerSubject, _CONTAINER)
+    yield from _distributions(ledger, labels, ContainerSubject, catalogue.GPU_CONTAINER_UTILIZATION_DISTRIBUTION_RATIO)
+    rows = [(labels.container(row), row) for row in published.attribution.containers if row.holds]
     yield from metric(
         catalogue.GPU_CONTAINER_LAST_ACTIVE_TIMESTAMP_SECONDS,
-        latest((each, last_active(row, clock)) for each, row, clock in clocks),
+        latest((each, last_active(ledger, row)) for each, row in rows),
     )
-    yield from metric(
-        catalogue.GPU_CONTAINER_EVER_ACTIVE,
-        latest((each, float(clock.ever_active) if clock.from_start else None) for each, _, clock in clocks),
-    )
+    yield from metric(catalogue.GPU_CONTAINER_EVER_ACTIVE, latest((each, ever_active(ledger, row)) for each, row in rows))
 
 
-def owner_ledger(published: Published, labels: Labeller) -> Iterator[Metric]:
+def owner_ledger(published: Published, labels: Labeller, counted: Counted) -> Iterator[Metric]:
     """Counters of owners: they outlive pods, devices and a driver that is away."""
-    yield from _counters(published.ledger, labels, OwnerSubject, _OWNER)
+    yield from _counters(counted, labels, OwnerSubject, _OWNER)
     yield from _distributions(published.ledger, labels, OwnerSubject, catalogue.GPU_OWNER_UTILIZATION_DISTRIBUTION_RATIO)
 
 
 def pod_ledger(published: Published, labels: Labeller) -> Iterator[Metric]:
     """When each pod last worked on any of its devices."""
-    by_pod: dict[tuple[str, str, str], list[tuple[ContainerRow, IdleClock]]] = {}
-    for row, clock in clocks_of(published):
-        by_pod.setdefault((row.container.pod_uid, row.container.namespace, row.container.pod), []).append((row, clock))
+    moments = last_active_of_pods(published)
     yield from metric(
         catalogue.GPU_POD_LAST_ACTIVE_TIMESTAMP_SECONDS,
-        ((labels.pod(pod), _last_active_of(by_pod, pod)) for pod in published.attribution.pods),
+        ((labels.pod(pod), moments[name_of(pod)]) for pod in published.attribution.pods),
     )
 
 
-def clocks_of(published: Published) -> Iterator[tuple[ContainerRow, IdleClock]]:
-    """Each holder with its idle clock."""
-    clocks = published.ledger.idle_clocks
-    for row in published.attribution.containers:
-        clock = clocks.get(UseKey(row.container, row.device, None if row.mig is None else row.mig.key))
-        if row.holds and clock is not None:
-            yield row, clock
-
-
-def last_active(row: ContainerRow, clock: IdleClock) -> float | None:
-    """Unix time; None while its activity cannot be measured."""
-    return None if row.utilization_ratio is None else clock.last_active_timestamp_seconds
-
-
-def _last_active_of(by_pod: Mapping[tuple[str, str, str], list[tuple[ContainerRow, IdleClock]]], pod: PodRow) -> float | None:
-    """The latest of its devices; nobody can say while one of them is unknown, unless it works on another."""
-    found = by_pod.get((pod.uid, pod.namespace, pod.pod), [])
-    known = [moment for row, clock in found if (moment := last_active(row, clock)) is not None]
-    active = any(row.state is State.ACTIVE for row, _ in found)
-    return max(known) if known and (active or len(known) == len(found)) else None
-
-
-def _counters(
-    ledger: Ledger, labels: Labeller, kind: Kind, table: Mapping[Quantity, tuple[Family, tuple[str, ...]]]
-) -> Iterator[Metric]:
-    found: dict[Quantity, list[Labelled]] = {quantity: [] for quantity in table}
+def _counters(counted: Counted, labels: Labeller, kind: Kind, table: Table) -> Iterator[Metric]:
     of_subject = _remembering(labels)
-    for account, tally in ledger.tallies.items():
-        if isinstance(account.subject, kind) and account.quantity in table:
-            _, names = table[account.quantity]
-            details = account.detail.split("/") if names else ()
-            further = dict(zip(names, details, strict=True))
-            found[account.quantity].append(({**of_subject(account.subject), **further}, tally.shown))
-    for quantity, (family, _) in table.items():
-        yield from metric(family, _in_order(summed(found[quantity])))
+    for quantity, (family, names) in table.items():
+        samples = (
+            ({**of_subject(account.subject), **_details(names, account.detail)}, amount)
+            for account, amount in counted.get((kind, quantity), ())
+        )
+        yield from metric(family, _in_order(summed(samples)))
+
+
+def _details(names: tuple[str, ...], detail: str) -> Labels:
+    return dict(zip(names, detail.split("/"), strict=True)) if names else {}
 
 
 def _distributions(ledger: Ledger, labels: Labeller, kind: Kind, family: Family) -> Iterator[Metric]:

@@ -98,6 +98,14 @@ REASONS: Mapping[str, str] = {
     MissingReason.HOST_PID_MISSING: "The host's processes are not visible: hostPID is not set.",
     MissingReason.PRIVATE_CGROUP_VIEW: "The host's cgroup paths are not visible: processes of the host cannot be told apart.",
     MissingReason.RELEASED: "The driver was let go on request.",
+    MissingReason.FOLDER_MISSING: "The folder of the state file is not there: is it mounted into the pod?",
+    MissingReason.NOT_A_FILE: "At the path of the state file is no regular file.",
+    MissingReason.READ_FAILED: "The state file could not be read: counting began at 0, and the file is kept aside.",
+    MissingReason.WRITE_FAILED: "The state file cannot be written.",
+    MissingReason.DISK_FULL: "There is no space for the state file.",
+    MissingReason.REFUSED_FOREIGN: "The state file is another node's: counting began at 0, and the file is kept aside.",
+    MissingReason.REFUSED_NEWER: "The state file is of a newer version: counting began at 0, and the file is kept aside.",
+    MissingReason.REFUSED_DAMAGED: "The state file is damaged: counting began at 0, and the file is kept aside.",
 }
 
 LOSSES: Mapping[str, str] = {
@@ -112,5 +120,6 @@ LOSSES: Mapping[str, str] = {
     "resource_slices": "GPUs given out by resource claims cannot be resolved.",
     "dcgm": "The local dcgm-exporter's figures are missing.",
     "prices": "Costs are not counted.",
+    "state_file": "A restart begins counting at 0.",
 }
 """By source: what is lost while it is missing."""

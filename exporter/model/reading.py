@@ -57,6 +57,22 @@ class MissingReason(StrEnum):
     """cgroup paths are relative: pods other than our own still resolve, host processes do not."""
     RELEASED = "released"
     """The driver was let go on request."""
+    FOLDER_MISSING = "folder_missing"
+    """The folder of the state file is not there."""
+    NOT_A_FILE = "not_a_file"
+    """At the path of the state file is something else: a folder, a symbolic link, a device."""
+    READ_FAILED = "read_failed"
+    """The state file cannot be read, for a cause without a reason of its own."""
+    WRITE_FAILED = "write_failed"
+    """The state file cannot be written, for a cause without a reason of its own: a read-only file system, an I/O error."""
+    DISK_FULL = "disk_full"
+    """No space, or no quota, for the state file."""
+    REFUSED_FOREIGN = "refused_foreign"
+    """The state file is another node's, or no state file of this exporter: kept aside."""
+    REFUSED_NEWER = "refused_newer"
+    """The state file was written by a newer version: kept aside."""
+    REFUSED_DAMAGED = "refused_damaged"
+    """The state file says what cannot be: kept aside."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from exporter.edge.transitions import Transitions
 from exporter.model.reading import MissingReason
 from exporter.model.workload import Lookup, LookupFailure, ObjectMeta
 from exporter.sources.kubernetes.connection import METADATA_ONLY, Connection
 from exporter.sources.kubernetes.failures import OwnLimit, RequestFailed
 from exporter.sources.kubernetes.shelf import Shelf
-from exporter.sources.transitions import Transitions
 
 _PART_FOR_ONE_REQUEST = 0.8
 """A request that hangs fails before the read's deadline and is then left alone for a while: the others get their turn."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
+from exporter.edge.transitions import Transitions
 from exporter.model.reading import Fresh, Missing, MissingReason, Reading
 from exporter.model.workload import Lookup, NamespaceTable, NodeMeta, ObjectMeta, OwnerKey, OwnerTable
 from exporter.sources.kubernetes.asking import Asker, Visit
@@ -16,7 +17,6 @@ from exporter.sources.kubernetes.failures import DEFINITIVE, OwnLimit, RequestFa
 from exporter.sources.kubernetes.fields import is_object_name
 from exporter.sources.kubernetes.objects import node_meta, object_meta
 from exporter.sources.kubernetes.shelf import FAILED_SECONDS, REFUSED_SECONDS, Shelf
-from exporter.sources.transitions import Transitions
 
 _MOST_HOPS = 8
 

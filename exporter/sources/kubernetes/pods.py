@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from enum import Enum, auto, unique
 from types import NoneType
 
+from exporter.edge.transitions import Transitions
 from exporter.model.reading import Fresh, Missing, MissingReason, Reading
 from exporter.model.workload import PodStore
 from exporter.sources.kubernetes.connection import Connection
@@ -21,7 +22,6 @@ from exporter.sources.kubernetes.fields import mapping, text
 from exporter.sources.kubernetes.lines import LineSplitter
 from exporter.sources.kubernetes.pacing import Backoff
 from exporter.sources.kubernetes.pod_cache import PodCache
-from exporter.sources.transitions import Transitions
 
 _PATH = "/api/v1/pods"
 _KEEP_PLACE = frozenset({MissingReason.UNAUTHORIZED, MissingReason.FORBIDDEN, MissingReason.RATE_LIMITED})

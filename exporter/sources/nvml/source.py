@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from exporter.edge.one_thread import OneThread, StuckError
+from exporter.edge.transitions import Transitions
 from exporter.model.device import NvmlState
 from exporter.model.ids import DeviceUuid
 from exporter.model.reading import Missing, MissingReason, Reading
 from exporter.sources.nvml.devices import Devices
 from exporter.sources.nvml.readings import Watch
 from exporter.sources.nvml.session import Session
-from exporter.sources.one_thread import OneThread, StuckError
-from exporter.sources.transitions import Transitions
 
 _CLOSE_SECONDS: Final = 1.5
 

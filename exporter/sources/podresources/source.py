@@ -14,13 +14,13 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError
 
+from exporter.edge.transitions import Transitions
 from exporter.model.holding import Holdings
 from exporter.model.reading import Fresh, Missing, MissingReason, Reading
 from exporter.sources.podresources import podresources_pb2 as v1
 from exporter.sources.podresources import podresources_v1alpha1_pb2 as v1alpha1
 from exporter.sources.podresources.channel import Refusal, SocketChannel
 from exporter.sources.podresources.decode import decode_allocatable, decode_list, decode_v1alpha1_list
-from exporter.sources.transitions import Transitions
 
 T = TypeVar("T")
 

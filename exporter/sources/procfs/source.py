@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from exporter.edge.one_thread import OneThread, StuckError
+from exporter.edge.transitions import Transitions
 from exporter.model.process import ProcessTable
 from exporter.model.reading import Fresh, Missing, MissingReason, Reading
-from exporter.sources.one_thread import OneThread, StuckError
 from exporter.sources.procfs.scan import Scanner
-from exporter.sources.transitions import Transitions
 
 _CLOSE_SECONDS = 0.5
 

@@ -10,10 +10,10 @@ from typing import TypeVar
 import pynvml
 import pytest
 
+from exporter.edge.one_thread import ThreadEndedError
 from exporter.model.reading import Fresh, MissingReason
 from exporter.simulator.world import NvmlFault, SimDevice
 from exporter.sources.nvml.source import Nvml
-from exporter.sources.one_thread import ThreadEndedError
 from tests.sources.nvml.conftest import Node, missing_of, value_of
 
 T = TypeVar("T")

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from exporter.config.loading import ConfigError, dump_config, load_config
-from exporter.config.policy import ownership_policy
+from exporter.config.policy import ledger_rules, ownership_policy
 from exporter.config.schema import Config
-from exporter.model.policy import OwnerSource, WorkloadClass
+from exporter.model.ledger import LedgerRules
+from exporter.model.policy import OwnerSource, PriceBook, PriceRule, WorkloadClass
 
 
 def _file(folder: Path, text: str) -> Path:
@@ -91,6 +92,28 @@ def test_variables_that_kubernetes_makes_up_for_a_service_are_no_settings() -> N
         ("ownership: {precedence: []}\n", "config.yaml:1: ownership.precedence: "),
         ("ownership: {team: {keys: []}}\n", "config.yaml:1: ownership.team.keys: "),
         ("kubernetes: {api_server: foo}\n", "config.yaml:1: kubernetes.api_server: "),
+        ("nvml: {gpm: on}\n", "config.yaml:1: nvml.gpm: Input should be 'auto' or 'off'"),
+        ("nvml: {accounting: 0}\n", "config.yaml:1: nvml.accounting: Input should be 'auto' or 'off'"),
+        ("ledger: {birth_hold: 2h}\n", "config.yaml:1: ledger.birth_hold: "),
+        ("ledger: {birth_hold: 30}\n", "a duration with its unit is wanted"),
+        ("ledger: {ended_retention: 2d}\n", "config.yaml:1: ledger.ended_retention: "),
+        ("ledger: {ended_retention: 10m, owner_retention: 5m}\n", "owner_retention has to be at least as long"),
+        ("ledger: {state_file: state.json}\n", "config.yaml:1: ledger.state_file: "),
+        ("ledger: {state_file: /var/lib/exporter/}\n", "config.yaml:1: ledger.state_file: "),
+        ('ledger: {state_file: "/a\\0b"}\n', "config.yaml:1: ledger.state_file: "),
+        ("ledger: {sate_file: /a}\n", "unknown key, the nearest is state_file"),
+        ("prices: {currency: usd}\n", "config.yaml:1: prices.currency: "),
+        ("prices: {default: -1}\n", "config.yaml:1: prices.default: "),
+        ("prices: {default: .inf}\n", "config.yaml:1: prices.default: "),
+        ("prices: {default: true}\n", "config.yaml:1: prices.default: "),
+        ("prices:\n  per_gpu_hour:\n  - {model: H100}\n", "config.yaml:3: prices.per_gpu_hour[0].price: Field required"),
+        ("prices:\n  per_gpu_hour:\n  - {price: .nan}\n", "config.yaml:3: prices.per_gpu_hour[0].price: "),
+        ("prices:\n  per_gpu_hour:\n  - {price: -0.5}\n", "config.yaml:3: prices.per_gpu_hour[0].price: "),
+        ("prices:\n  per_gpu_hour:\n  - {price: 1, capacity: reserved}\n", "prices.per_gpu_hour[0].capacity: Input should be"),
+        (
+            "prices:\n  per_gpu_hour:\n  - {price: 1, zone: a}\n",
+            "prices.per_gpu_hour[0].zone: unknown key, known here: capacity",
+        ),
     ],
 )
 def test_file_that_cannot_be_used_is_refused_with_its_place(tmp_path: Path, text: str, wanted: str) -> None:
@@ -154,3 +177,55 @@ def test_policy_carries_what_the_configuration_says(tmp_path: Path) -> None:
     assert policy.precedence == (OwnerSource.NAMESPACE_LABEL,)
     assert [field.name for field in policy.fields] == ["team", "cost_center", "project"]
     assert policy.classes[0].workload_class is WorkloadClass.TRAINING
+
+
+def test_bare_word_off_is_off(tmp_path: Path) -> None:
+    """YAML reads it as false, and nobody who writes it means that."""
+    config = load_config(_file(tmp_path, "nvml: {gpm: off, accounting: auto}\n"), {})
+    assert (config.nvml.gpm, config.nvml.accounting) == ("off", "auto")
+    assert load_config(None, {"GPU_OWNERSHIP_NVML__ACCOUNTING": "off"}).nvml.accounting == "off"
+    assert load_config(_file(tmp_path, dump_config(config)), {}) == config
+
+
+def test_rules_of_the_ledger_are_those_of_the_configuration(tmp_path: Path) -> None:
+    """Accounting sees the same durations; a hold of 0 publishes at once."""
+    text = "activity: {active_above: 0.05}\nledger: {birth_hold: 0s, ended_retention: 1m, owner_retention: 2h, %s: false}\n"
+    config = load_config(_file(tmp_path, text % "container_distribution"), {})
+    assert ledger_rules(config) == LedgerRules(
+        active_above_ratio=0.05,
+        birth_hold_seconds=0.0,
+        ended_retention_seconds=60.0,
+        owner_retention_seconds=7200.0,
+        container_distribution=False,
+    )
+
+
+def test_rules_of_the_defaults_are_the_contracts() -> None:
+    """Without a file: half a minute, five minutes, a day, and no state file."""
+    assert ledger_rules(Config()) == LedgerRules()
+    assert Config().ledger.state_file == ""
+
+
+def test_prices_reach_the_policy_in_their_order(tmp_path: Path) -> None:
+    """The first that fits wins, so the order is part of what was configured."""
+    text = (
+        'prices:\n  currency: EUR\n  per_gpu_hour:\n  - {model: "NVIDIA H100*", capacity: spot, price: 1.20}\n'
+        '  - {model: "NVIDIA H100*", region: "eu-*", price: 3}\n  - {instance_type: p5.48xlarge, price: 0}\n  default: 2.5\n'
+    )
+    assert ownership_policy(load_config(_file(tmp_path, text), {})).prices == PriceBook(
+        currency="EUR",
+        rules=(
+            PriceRule(1.2, model="NVIDIA H100*", capacity="spot"),
+            PriceRule(3.0, model="NVIDIA H100*", region="eu-*"),
+            PriceRule(0.0, instance_type="p5.48xlarge"),
+        ),
+        default_per_gpu_hour=2.5,
+    )
+
+
+def test_without_prices_there_is_no_price(tmp_path: Path) -> None:
+    """Nothing costs 0 because nobody said what it costs; null says the same in a file, a variable and a flag."""
+    assert ownership_policy(Config()).prices == PriceBook()
+    assert load_config(_file(tmp_path, "prices: {default: null}\n"), {"GPU_OWNERSHIP_PRICES__DEFAULT": "null"}) == Config()
+    assert load_config(None, {}, ["prices.default=null"]) == Config()
+    assert load_config(None, {"GPU_OWNERSHIP_PRICES__DEFAULT": "2"}).prices.default == 2.0

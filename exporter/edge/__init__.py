@@ -1,0 +1,1 @@
+"""What the rooms that touch the outside world share: what is asked of them, a thread for calls that may hang, log lines."""
