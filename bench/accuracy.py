@@ -299,7 +299,7 @@ async def _worst(prometheus: Prometheus, query: str, subject: Subject, length: i
     return max(abs(value - subject.truth.mean(_gpu_us(at - length), _gpu_us(at))) for at, value in curve)
 
 
-async def quantiles(prometheus: Prometheus, fleet: Fleet, seconds: int) -> list[tuple[Subject, float, float, float]]:
+async def quantiles(prometheus: Prometheus, fleet: Fleet, seconds: int) -> list[tuple[Subject, float, int, int]]:
     """(subject, quantile, bucket by the script, bucket by the histogram) of exclusive GPUs over the last hour."""
     found = []
     end = START_SECONDS + seconds
@@ -351,7 +351,7 @@ async def main() -> int:
 
 async def _run(
     seed: int, seconds: int, windows: Sequence[str], grids: Sequence[str], *, exclusive: int = EXCLUSIVE
-) -> tuple[list[Error], list[tuple[Subject, float, float, float]]]:
+) -> tuple[list[Error], list[tuple[Subject, float, int, int]]]:
     fleet = a_fleet(seed, (LOADED_SECONDS + seconds) * MICROSECONDS, exclusive=exclusive)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -378,7 +378,7 @@ def _print_table(found: Sequence[Error]) -> None:
         print(f"| {kind} | {window} | {scrape} s | {asked} | {ours:.2%} | {snapshots} | {ratio} |")
 
 
-def _print_quantiles(told: Sequence[tuple[Subject, float, float, float]]) -> None:
+def _print_quantiles(told: Sequence[tuple[Subject, float, int, int]]) -> None:
     off = [abs(script - histogram) for _, _, script, histogram in told]
     if off:
         print(f"\nquantiles p50, p90, p95 of {len(told) // len(QUANTILES)} GPUs over 1 h: at most {max(off)} bucket(s) off")

@@ -198,7 +198,7 @@ async def test_sharers_get_their_shares_in_every_order_of_the_list(tmp_path: Pat
         tasks=tuple(task_of(5000 + number, 10 + number) for number in range(4)),
         allocatable={WHOLE: ids},
     )
-    shuffle = random.Random(7)  # noqa: S311 - an order, not a secret
+    shuffle = random.Random(7)
     async with a_line(tmp_path, world) as line:
         pages = []
         for _ in range(10):

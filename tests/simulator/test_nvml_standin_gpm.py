@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -194,16 +193,16 @@ def test_request_that_is_none_is_refused(nvml: Driver, clock: SimClock, pair: tu
     assert code == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
 
 
-def test_samples_that_were_not_freed_are_counted(nvml: Driver, nvml_library: Path) -> None:
+def test_samples_that_were_not_freed_are_counted(nvml: Driver) -> None:
     """A test can see a leak; freeing twice is an error, and counts once."""
     show(nvml)
-    before = live_gpm_samples(nvml_library)
+    before = live_gpm_samples()
     samples = [pynvml.nvmlGpmSampleAlloc() for _ in range(3)]
-    assert live_gpm_samples(nvml_library) == before + 3
+    assert live_gpm_samples() == before + 3
     for sample in (samples[1], samples[0], samples[2]):
         pynvml.nvmlGpmSampleFree(sample)
         assert error_of(pynvml.nvmlGpmSampleFree, sample) == pynvml.NVML_ERROR_INVALID_ARGUMENT
-    assert live_gpm_samples(nvml_library) == before
+    assert live_gpm_samples() == before
 
 
 def test_fault_of_a_gpu_strikes_the_metrics_of_its_samples(nvml: Driver, clock: SimClock, pair: tuple[Any, Any]) -> None:

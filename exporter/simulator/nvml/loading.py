@@ -8,6 +8,8 @@ long as it lives: to try another build of the library, start another process.
 import ctypes
 from pathlib import Path
 
+from exporter.simulator.nvml.build import LIBRARY
+
 
 def preload(library: Path) -> None:
     """Load `library` for all of this process; to be called before pynvml's first nvmlInit.
@@ -18,6 +20,6 @@ def preload(library: Path) -> None:
     ctypes.CDLL(str(library.resolve()), mode=ctypes.RTLD_GLOBAL)
 
 
-def live_gpm_samples(library: Path) -> int:
-    """GPM samples that this process has allocated from `library` and not freed."""
-    return int(ctypes.CDLL(str(library.resolve())).standin_live_gpm_samples())
+def live_gpm_samples() -> int:
+    """GPM samples that this process has allocated from the library that it uses, and not freed."""
+    return int(ctypes.CDLL(LIBRARY).standin_live_gpm_samples())
