@@ -734,8 +734,8 @@ GPU_EXPORTER_SOURCE_MISSING = _family(
     FamilyType.INFO,
     ("source", "reason"),
     Group.EXPORTER,
-    "Why a source has no answer, always 1.",
-    "for every source that answers",
+    "Why a source has no answer, always 1; of state_file also why the file that was found was refused.",
+    "for every source that answers, a refused state_file aside",
     {"reason": MissingReason},
 )
 GPU_EXPORTER_SOURCE_LAST_SUCCESS_TIMESTAMP_SECONDS = _family(

@@ -2,20 +2,35 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from exporter.exposition.api import encode, node_document
-from exporter.model.attribution import DeviceRow, Sharing
+from exporter.model.attribution import DeviceRow, Sharing, State, UnallocatedReason
 from exporter.model.device import DeviceTrouble
+from exporter.model.ledger import Account, DeviceSubject, Quantity, Tally
 from exporter.model.published import Published
-from tests.exposition.examples import GIB, a_busy_node, a_device, a_mig, a_published, a_row, an_owner, uuid
+from tests.exposition.examples import (
+    GIB,
+    NOW,
+    a_busy_node,
+    a_device,
+    a_device_row,
+    a_ledger,
+    a_mig,
+    a_published,
+    a_row,
+    an_owner,
+    ledger_of,
+    uuid,
+)
 
 TOP = {
     "version", "node", "time", "timestamp_seconds", "generation", "interval_seconds", "simulated", "build", "node_info",
     "driver_version", "sources", "summary", "devices", "unidentified_devices", "pods", "resources", "unresolved_allocations",
-    "unresolved_pids", "conflicts",
+    "unresolved_pids", "conflicts", "currency",
 }  # fmt: skip
 DEVICE = {
     "gpu", "uuid", "model", "architecture", "pci_bus_id", "minor", "up", "trouble", "mig_mode", "sharing", "allocated_ratio",
@@ -133,3 +148,72 @@ def test_lone_surrogates_leave_valid_utf8() -> None:
     """Text with no place in UTF-8 does not break the document (EXPO-03)."""
     document = read_back(a_published(containers=(a_row(owner=an_owner(team="a\udcffb")),)))
     assert document["devices"][0]["containers"][0]["team"] == "a\ufffdb"
+
+
+def test_device_says_what_was_counted_of_it() -> None:
+    """Seconds, whole and parts with their reasons, stand at the device, and what it costs in the document's currency."""
+    document = read_back(a_busy_node())
+    [gpu, other] = document["devices"][:2]
+    assert (document["currency"], gpu["price_per_hour"], other["price_per_hour"]) == ("USD", 3.5, None)
+    assert gpu["counted"] == {
+        "provisioned_seconds": 3600.0,
+        "observed_seconds": 3500.0,
+        "busy_seconds": 1000.0,
+        "unallocated_seconds": {"free": 200.0},
+        "allocation_unknown_seconds": 100.0,
+        "unattributed_busy_seconds": {"host_process": 50.0},
+        "unattributed_energy_joules": {"unallocated": 500.0},
+    }
+
+
+def test_container_says_what_was_counted_of_it_and_since_when_it_is_idle() -> None:
+    """Held seconds by state, busy seconds and energy stand at the container, and when it last worked."""
+    [container] = read_back(a_busy_node())["devices"][1]["containers"]
+    assert container["counted"] == {
+        "held_seconds": {"active": 800.0, "idle_held": 800.0, "idle_empty": 800.0, "unknown": 800.0},
+        "busy_seconds": 100.0,
+        "energy_joules": 1000.0,
+    }
+    assert (container["last_active_timestamp_seconds"], container["inactive_seconds"]) == (NOW - 7800, 7800.0)
+    assert container["ever_active"] is True
+
+
+def test_what_was_not_counted_is_null_and_not_zero() -> None:
+    """A ledger that has not opened a counter yet gives null, and no reason that did not occur."""
+    document = read_back(a_published(containers=(a_row(),)))
+    [device] = document["devices"]
+    [container] = device["containers"]
+    assert document["currency"] is None
+    assert (device["counted"]["busy_seconds"], device["counted"]["unallocated_seconds"]) == (None, {})
+    assert (container["counted"]["busy_seconds"], container["counted"]["held_seconds"]) == (None, {})
+    assert (container["last_active_timestamp_seconds"], container["inactive_seconds"]) == (None, None)
+    assert container["ever_active"] is None
+
+
+def test_idleness_of_the_unmeasured_is_null() -> None:
+    """While its activity is unknown a container has no age of idleness; that it has worked before stays known."""
+    row = a_row(utilization_ratio=None, state=State.UNKNOWN)
+    devices = (a_device_row(a_device(), Sharing.NONE, 1.0),)
+    [device] = read_back(a_published(devices=devices, containers=(row,), ledger=ledger_of(devices, (row,), a_ledger())))[
+        "devices"
+    ]
+    [container] = device["containers"]
+    assert (container["last_active_timestamp_seconds"], container["inactive_seconds"]) == (None, None)
+    assert container["ever_active"] is True
+
+
+def test_row_that_holds_nothing_any_more_has_no_idleness() -> None:
+    """A clock that the ledger still keeps is not shown of a container that has lost its device and merely uses it."""
+    devices, holder = (a_device_row(a_device(), Sharing.NONE, 1.0),), a_row()
+    ledger = ledger_of(devices, (holder,), a_ledger())
+    row = replace(holder, allocations=(), uses_unheld=True)
+    [device] = read_back(a_published(devices=devices, containers=(row,), ledger=ledger))["devices"]
+    [container] = device["containers"]
+    assert (container["last_active_timestamp_seconds"], container["ever_active"]) == (None, None)
+
+
+def test_reason_that_occurred_before_stays_in_the_document() -> None:
+    """What a GPU was once unallocated for is counted for good, though it is not so in this cycle."""
+    account = Account(DeviceSubject(0, uuid(0)), Quantity.UNALLOCATED_SECONDS, UnallocatedReason.CORDONED)
+    [device] = read_back(a_published(ledger=replace(a_ledger(), tallies={account: Tally(0.0, 60.0)})))["devices"]
+    assert (device["unallocated_ratios"], device["counted"]["unallocated_seconds"]) == ({}, {"cordoned": 60.0})

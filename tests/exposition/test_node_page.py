@@ -7,17 +7,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
+from exporter.accounting.idle import use_key
 from exporter.exposition import humane, wording
 from exporter.exposition.page import NodePage
-from exporter.model.attribution import ConflictKind, DeviceRow, Sharing, State, UnattributedReason, UnresolvedReason
+from exporter.model.attribution import (
+    ConflictKind,
+    ContainerRow,
+    DeviceRow,
+    Sharing,
+    State,
+    UnattributedReason,
+    UnresolvedReason,
+)
 from exporter.model.device import DeviceTrouble
+from exporter.model.ledger import IdleClock, Ledger
 from exporter.model.policy import OwnerSource, WorkloadClass
 from exporter.model.published import Published, SourceHealth
 from exporter.model.reading import MissingReason
-from tests.exposition.examples import BUILD, GIB, MIB, a_busy_node, a_device, a_published, a_row, an_owner
+from tests.exposition.examples import BUILD, GIB, MIB, NOW, a_busy_node, a_device, a_published, a_row, an_owner
 
 VOID = {"meta", "link", "wbr", "br"}
 
@@ -263,6 +274,69 @@ def test_sizes_are_in_binary_units(amount: int, said: str) -> None:
 def test_durations_are_in_fitting_units(seconds: float, said: str) -> None:
     """Ages are shown in the unit that people would use."""
     assert humane.duration(seconds) == said.replace(" ", "\u202f")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (3599, "59 min"),
+        (3600, "1 h"),
+        (7800, "2 h 10 min"),
+        (86399, "23 h 59 min"),
+        (86400, "1 d"),
+        (270000, "3 d 3 h"),
+    ],
+)
+def test_lasting_states_have_two_units(seconds: float, said: str) -> None:
+    """How long something lasts is said as exactly as people need it, and never longer than it lasted."""
+    assert str(humane.lasting(seconds)).replace("\u202f", " ") == said
+
+
+def idle_row(**changes: Any) -> ContainerRow:
+    return replace(a_row(utilization_ratio=0.0, state=State.IDLE_HELD), **changes)
+
+
+def since(row: ContainerRow, *, ever_active: bool = True, from_start: bool = True) -> list[str]:
+    """What the page says of the age of a row's idleness."""
+    clock = IdleClock(NOW - 7800, ever_active=ever_active, from_start=from_start, seen_at=0.0)
+    published = a_published(containers=(row,), ledger=Ledger(idle_clocks={use_key(row): clock}))
+    page = NodePage(BUILD, 5.0).draw(published).decode().replace("\u202f", " ")
+    return re.findall(r'<span class="sub since">(.*?)</span>', page)
+
+
+def test_idle_holder_says_since_when() -> None:
+    """Beside the state stands how long it lasts: since it last worked, since it started, or since it is watched."""
+    assert since(idle_row()) == ["idle for 2 h 10 min"]
+    assert since(idle_row(), ever_active=False) == ["never active, 2 h 10 min"]
+    assert since(idle_row(), ever_active=False, from_start=False) == ["idle for 2 h 10 min that we watched"]
+    assert since(idle_row(), from_start=False) == ["idle for 2 h 10 min"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        a_row(),
+        idle_row(utilization_ratio=None, state=State.UNKNOWN),
+        idle_row(allocations=(), uses_unheld=True, state=State.UNKNOWN),
+    ],
+    ids=["active", "not measured", "holds nothing"],
+)
+def test_nobody_else_has_an_age_of_idleness(row: ContainerRow) -> None:
+    """Who works, who could not be measured and who holds nothing is not said to be idle for any time."""
+    assert since(row) == []
+
+
+def test_refused_state_file_is_explained_without_a_loss_that_is_not_there() -> None:
+    """A source that answers and has a reason says the reason; what its absence would cost is said of absent ones only."""
+    kept = {"state_file": SourceHealth(up=True, reason="refused_damaged", detail="counting began at 0")}
+    text = drawn(a_published(sources=kept)).text
+    assert wording.REASONS[MissingReason.REFUSED_DAMAGED] in text
+    assert wording.LOSSES["state_file"] not in text
+    failing = {"state_file": SourceHealth(up=False, reason="disk_full")}
+    assert wording.LOSSES["state_file"] in drawn(a_published(sources=failing)).text
 
 
 @pytest.mark.parametrize("identity", ["GPU-x", "", "odd", "-"])
