@@ -1,6 +1,6 @@
 """Idle clocks: since when a container has not worked on a device that it holds, and whether it ever has."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from exporter.accounting.activity import is_active
 from exporter.model.attribution import ContainerRow
@@ -14,15 +14,32 @@ def use_key(row: ContainerRow) -> UseKey:
     return UseKey(row.container, row.device, mig)
 
 
+def works(row: ContainerRow, rows: Iterable[ContainerRow], active_above_ratio: float) -> bool:
+    """True if the holder worked in this cycle, or a container of its pod that works on the device without holding it.
+
+    Args:
+        row: The holder.
+        rows: Everybody on the device.
+        active_above_ratio: As in `judge`.
+    """
+    own = (row, *(other for other in rows if not other.holds and _is_beside(other, row)))
+    return any(is_active(one, active_above_ratio) for one in own)
+
+
+def _is_beside(other: ContainerRow, row: ContainerRow) -> bool:
+    pods = [(one.container.pod_uid, one.container.namespace, one.container.pod) for one in (other, row)]
+    return pods[0] == pods[1] and (other.device, other.mig) == (row.device, row.mig)
+
+
 def advance_clock(
     before: IdleClock | None,
     row: ContainerRow,
     *,
+    active: bool,
     timestamp_seconds: float,
     watching_since_timestamp_seconds: float,
     watched: bool,
     clock_seconds: float,
-    rules: LedgerRules,
 ) -> IdleClock:
     """The clock of one holder after this cycle.
 
@@ -32,13 +49,12 @@ def advance_clock(
     Args:
         before: The clock so far; None if it was not seen before.
         row: The holder.
+        active: Whether it worked in this cycle.
         timestamp_seconds: Unix time of this cycle.
         watching_since_timestamp_seconds: Since when devices have been read without a gap.
         watched: Whether the time since the cycle before was watched.
         clock_seconds: The ledger's clock.
-        rules: Above which ratio a device counts as active.
     """
-    active = is_active(row, rules.active_above_ratio)
     measured = row.utilization_ratio is not None
     if before is None:
         started = row.started_timestamp_seconds

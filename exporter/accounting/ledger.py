@@ -15,7 +15,7 @@ from exporter.accounting.books import Books
 from exporter.accounting.counters import Step, follow
 from exporter.accounting.energy import Drawn, split_energy
 from exporter.accounting.health import Health
-from exporter.accounting.idle import advance_clock, kept_clocks, use_key
+from exporter.accounting.idle import advance_clock, kept_clocks, use_key, works
 from exporter.accounting.pending import book_uses
 from exporter.model.attribution import Attribution, DeviceRow, UnattributedReason
 from exporter.model.device import Device
@@ -171,11 +171,11 @@ def _clocks(
             clocks[use_key(row)] = advance_clock(
                 clocks.get(use_key(row)),
                 row,
+                active=works(row, change.attribution.containers, rules.active_above_ratio),
                 timestamp_seconds=change.snapshot.timestamp_seconds,
                 watching_since_timestamp_seconds=watching_since,
                 watched=change.watched,
                 clock_seconds=clock_seconds,
-                rules=rules,
             )
     return clocks
 

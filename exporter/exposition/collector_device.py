@@ -12,7 +12,7 @@ from exporter.exposition.labels import Labeller, mig_labels
 from exporter.model.attribution import DeviceRow
 from exporter.model.device import Device, MigInstance
 from exporter.model.ids import DeviceUuid
-from exporter.model.ledger import MonotoneCounter
+from exporter.model.ledger import DeviceSubject, MonotoneCounter
 from exporter.model.node import Capacity
 from exporter.model.published import Published
 
@@ -124,7 +124,9 @@ def _share(row: DeviceRow, instance: MigInstance) -> float | None:
 
 def _counters(published: Published, labels: Labeller) -> Iterator[Metric]:
     ledger = published.ledger
-    devices = {row.device.uuid: labels.device(row.device) for row in published.attribution.devices}
+    devices = _lasting(published, labels) | {
+        row.device.uuid: labels.device(row.device) for row in published.attribution.devices
+    }
     yield from metric(
         catalogue.GPU_ENERGY_JOULES_TOTAL,
         (
@@ -141,6 +143,14 @@ def _counters(published: Published, labels: Labeller) -> Iterator[Metric]:
     )
     errors = _split(devices, ledger.device_errors, "reason")
     yield from metric(catalogue.GPU_EXPORTER_DEVICE_ERRORS_TOTAL, (*errors, *nameless))
+
+
+def _lasting(published: Published, labels: Labeller) -> dict[DeviceUuid, Labels]:
+    """Devices that the ledger still shows; none while NVML as a whole is missing."""
+    if published.snapshot.nvml.value is None:
+        return {}
+    subjects = [subject for subject in published.ledger.lives if isinstance(subject, DeviceSubject)]
+    return {subject.uuid: labels.subject(subject) for subject in subjects}
 
 
 def _split(

@@ -1,11 +1,12 @@
 """Since when a container has not worked, and whether it ever has."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from exporter.accounting.idle import advance_clock, kept_clocks, use_key
+from exporter.accounting.idle import advance_clock, kept_clocks, use_key, works
 from exporter.model.activity import Activity
+from exporter.model.attribution import ContainerRow
 from exporter.model.ledger import IdleClock, LedgerRules, UseKey
-from tests.unit.accounting.rows import CYCLE_SECONDS, a_holder, spans, steady
+from tests.unit.accounting.rows import CYCLE_SECONDS, a_holder, a_user, spans, steady
 
 BUSY, QUIET = steady(0.5), steady(0.0)
 BEGAN = 10_000.0
@@ -21,17 +22,18 @@ class Watch:
     clock: IdleClock | None = None
     found: list[IdleClock] = field(default_factory=list)
 
-    def cycle(self, activity: Activity | None, *, watched: bool = True) -> IdleClock:
-        """One cycle with this activity."""
+    def cycle(self, activity: Activity | None, *beside: ContainerRow, watched: bool = True) -> IdleClock:
+        """One cycle with this activity, and others on the device."""
         self.now += CYCLE_SECONDS
+        row = a_holder(activity=activity, started_timestamp_seconds=self.started)
         self.clock = advance_clock(
             self.clock,
-            a_holder(activity=activity, started_timestamp_seconds=self.started),
+            row,
+            active=works(row, [row, *beside], RULES.active_above_ratio),
             timestamp_seconds=self.now,
             watching_since_timestamp_seconds=BEGAN,
             watched=watched,
             clock_seconds=self.now - BEGAN,
-            rules=RULES,
         )
         return self.clock
 
@@ -95,3 +97,15 @@ def test_clock_of_an_ended_container_is_kept_for_a_while_and_then_forgotten() ->
     clocks = {key: IdleClock(1.0, ever_active=True, from_start=True, seen_at=100.0)}
     assert kept_clocks(clocks, 160.0, RULES) == clocks
     assert kept_clocks(clocks, 160.1, RULES) == {}
+
+
+def test_sidecar_that_works_on_its_pod_s_device_keeps_the_clock_going() -> None:
+    """It holds nothing, and what it does there is what the pod holds the device for; a guest of another pod is not."""
+    watch = Watch()
+    watch.cycle(QUIET)
+    holder = a_holder(activity=QUIET)
+    sidecar = a_user(activity=BUSY)
+    guest = watch.cycle(QUIET, sidecar)
+    assert guest.last_active_timestamp_seconds < watch.now
+    own = replace(sidecar, container=replace(holder.container, container="side"))
+    assert watch.cycle(QUIET, own).last_active_timestamp_seconds == watch.now
