@@ -14,6 +14,9 @@ OF_NOBODY_KNOWN = frozenset({UnattributedReason.UNRESOLVED_PID, UnattributedReas
 TINY_RATIO = 1e-12
 """Less than this is the rounding of sums."""
 
+ROUNDING_RATIO = 0.005
+"""The driver tells whole percents of each process: so much of each may be missing in their sum."""
+
 
 @dataclass(frozen=True, slots=True)
 class UtilizationSplit:
@@ -35,8 +38,9 @@ def split_utilization(presence: Presence, *, mps: bool) -> UtilizationSplit:
 
     A device that did nothing was used by nobody. A sole holder among nobody but its own processes did all of it. Otherwise
     the driver's samples of each process decide; they come from windows of their own, so they are scaled down where they
-    sum to more than the device did. A busy device without any sample contradicts itself: then whoever may have been busy is
-    unknown. None where they cannot tell: MPS, old drivers, processes that cannot be looked up.
+    sum to more than the device did, and up by what rounding has taken where all processes are sampled. A busy device without
+    any sample contradicts itself: then whoever may have been busy is unknown. None where they cannot tell: MPS, old drivers,
+    processes that cannot be looked up.
 
     Args:
         presence: Everybody on the device.
@@ -103,7 +107,8 @@ def _by_samples(presence: Presence, total: float) -> UtilizationSplit:
     for use in sorted(presence.device.process_use or (), key=lambda use: use.pid):
         by_pid[use.pid] = max(use.sm_ratio, by_pid.get(use.pid, 0.0))
     sampled = sum(by_pid.values())
-    scale = total / sampled if sampled > total else 1.0
+    rounded = 0 < total - sampled <= ROUNDING_RATIO * len(by_pid) and not _silent(presence, by_pid)
+    scale = total / sampled if sampled > total or (rounded and sampled) else 1.0
     of_nobody = any(
         whose in OF_NOBODY_KNOWN and (not sampled or by_pid.get(pid, 0.0) > 0) for pid, whose in presence.whose.items()
     )

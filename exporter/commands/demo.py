@@ -1,8 +1,6 @@
 """``demo``: the same process as ``serve`` over a simulated node, real sockets throughout."""
 
 import argparse
-import asyncio
-import contextlib
 import logging
 import os
 import sys
@@ -14,13 +12,14 @@ from exporter.app import run_until_signalled
 from exporter.commands.options import add_config_arguments, config_from
 from exporter.commands.running import run_to_the_end
 from exporter.config.units import Address
-from exporter.simulator.demo import world_at
+from exporter.simulator.demo import demo_world
 from exporter.simulator.node import SimulatedNode
 from exporter.simulator.nvml.build import StandinBuildError
 
 logger = logging.getLogger(__name__)
 
-CHANGE_EVERY_SECONDS = 1.0
+PRICES = ("prices.default=3.5",)
+"""Made up, as everything else here."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _demo(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="gpu-ownership-demo-") as folder:
-        node = SimulatedNode(Path(folder), world_at(0.0))
+        node = SimulatedNode(Path(folder), demo_world(time.time_ns() // 1000))
         config_from(arguments)  # what is wrong in it is said before anything is started
         try:
             await node.start()
@@ -49,21 +48,8 @@ async def _demo(arguments: argparse.Namespace) -> int:
 
 async def _serve(node: SimulatedNode, arguments: argparse.Namespace) -> int:
     os.environ.update(node.environment())
-    config = config_from(arguments, "interval=2s", *node.settings())
-    living = asyncio.create_task(_live(node))
-    try:
-        return await run_until_signalled(config, simulated=True, listening=_say_where)
-    finally:
-        living.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await living
-
-
-async def _live(node: SimulatedNode) -> None:
-    started = time.monotonic()
-    while True:
-        await asyncio.sleep(CHANGE_EVERY_SECONDS)
-        node.show(world_at(time.monotonic() - started))
+    config = config_from(arguments, "interval=2s", *PRICES, *node.settings())
+    return await run_until_signalled(config, simulated=True, listening=_say_where)
 
 
 def _say_where(address: Address) -> None:

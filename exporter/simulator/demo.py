@@ -1,7 +1,5 @@
 """The demo's node over time: eight GPUs, each with another story."""
 
-import math
-
 from exporter.simulator.demo_cluster import (
     ALLOCATABLE,
     NAMESPACES,
@@ -15,20 +13,26 @@ from exporter.simulator.demo_cluster import (
     mig_of,
     tasks,
 )
-from exporter.simulator.world import GIB, SimDevice, SimMig, SimProcess, World
+from exporter.simulator.world import GIB, SimBurst, SimDevice, SimMig, SimProcess, World
 
 NODE = "gpu-node-07"
 NOTEBOOK_GOES_QUIET_AFTER_SECONDS = 20.0
-IDLE_MILLIWATTS, CONTEXT_MILLIWATTS, MILLIWATTS_PER_PERCENT = 72_000, 45_000, 5_900
-MEGAJOULES_BEFORE = 5_000_000_000
-"""Millijoules on each energy counter when the demo begins."""
+IDLE_MILLIWATTS, CONTEXT_MILLIWATTS, BUSY_MILLIWATTS = 72_000, 45_000, 540_000
+MILLIJOULES_BEFORE = 5_000_000_000
+"""On each energy counter when the demo begins."""
+SECOND = 1_000_000
+"""Microseconds, in which the GPUs' clock counts."""
 
 
-def world_at(seconds: float) -> World:
-    """The node `seconds` after the demo began."""
+def demo_world(begun_us: int) -> World:
+    """The node; what its GPUs do goes on by itself.
+
+    Args:
+        begun_us: When the demo began, by the GPUs' clock.
+    """
     return World(
         node=NODE,
-        devices=_devices(seconds),
+        devices=_devices(begun_us),
         tasks=tasks(),
         pods=PODS,
         allocatable=ALLOCATABLE,
@@ -40,72 +44,72 @@ def world_at(seconds: float) -> World:
     )
 
 
-def _wave(seconds: float, low: int, high: int, period_seconds: float, phase: float = 0.0) -> int:
-    middle, reach = (low + high) / 2, (high - low) / 2
-    return round(middle + reach * math.sin(2 * math.pi * (seconds / period_seconds + phase)))
-
-
-def _notebook_load(seconds: float) -> int:
-    return _wave(seconds, 20, 70, 9) if seconds < NOTEBOOK_GOES_QUIET_AFTER_SECONDS else 0
-
-
-def _chat_load(seconds: float) -> int:
-    return _wave(seconds, 15, 45, 23)
-
-
-def _embed_load(seconds: float) -> int:
-    return _wave(seconds, 5, 30, 17, 0.4)
-
-
-def _devices(seconds: float) -> tuple[SimDevice, ...]:
-    training = [_wave(seconds, 91, 99, 11, phase) for phase in (0.0, 0.3)]
-    chat, embed, notebook = _chat_load(seconds), _embed_load(seconds), _notebook_load(seconds)
-    in_use_seconds = min(seconds, NOTEBOOK_GOES_QUIET_AFTER_SECONDS)
+def _devices(begun_us: int) -> tuple[SimDevice, ...]:
+    quiet_us = begun_us + round(NOTEBOOK_GOES_QUIET_AFTER_SECONDS * SECOND)
+    training = [_bursts(41000 + rank, 11, (0.0 + rank / 4, 10.3 + rank / 4, 100)) for rank in (0, 1)]
+    notebook = (SimBurst(pid=42000, start_us=begun_us, end_us=quiet_us, percent=45),)
+    chat = _bursts(43000, 5, (0.2, 0.9, 100), (1.7, 2.1, 100), (3.6, 4.0, 100))
+    embed = _bursts(43100, 5, (2.3, 3.1, 100))
     return (
-        _device(0, seconds, training[0], 95 * seconds, (SimProcess(pid=41000, memory=71 * GIB, sm=training[0]),)),
-        _device(1, seconds, training[1], 95 * seconds, (SimProcess(pid=41001, memory=70 * GIB, sm=training[1]),)),
-        _device(2, seconds, notebook, 45 * in_use_seconds, (SimProcess(pid=42000, memory=22 * GIB, sm=notebook or None),)),
+        _device(0, SimProcess(pid=41000, memory=71 * GIB), load=training[0], load_period_us=11 * SECOND),
+        _device(1, SimProcess(pid=41001, memory=70 * GIB), load=training[1], load_period_us=11 * SECOND),
+        _device(2, SimProcess(pid=42000, memory=22 * GIB), load=notebook),
         _device(
             3,
-            seconds,
-            chat + embed,
-            47.5 * seconds,
-            (SimProcess(pid=43000, memory=31 * GIB, sm=chat), SimProcess(pid=43100, memory=12 * GIB, sm=embed)),
+            SimProcess(pid=43000, memory=31 * GIB),
+            SimProcess(pid=43100, memory=12 * GIB),
+            load=chat + embed,
+            load_period_us=5 * SECOND,
         ),
-        _mig_device(4, seconds),
-        _device(5, seconds, 3, 3 * seconds, (SimProcess(pid=45000, memory=2 * GIB, sm=3),)),
-        _device(6, seconds, 0, 0, ()),
-        _device(7, seconds, 12, 12 * seconds, (SimProcess(pid=47000, memory=9 * GIB, sm=12),)),
+        _mig_device(4),
+        _device(5, SimProcess(pid=45000, memory=2 * GIB), load=_bursts(45000, 10, (4.0, 4.3, 100)), load_period_us=10 * SECOND),
+        _device(6),
+        _device(7, SimProcess(pid=47000, memory=9 * GIB), load=_bursts(47000, 10, (1.0, 2.2, 100)), load_period_us=10 * SECOND),
     )
 
 
-def _device(
-    index: int, seconds: float, utilization: int, percent_seconds: float, processes: tuple[SimProcess, ...]
-) -> SimDevice:
-    """`percent_seconds` is the integral of the utilisation since the demo began, by its mean: energy never falls."""
-    base = IDLE_MILLIWATTS + (CONTEXT_MILLIWATTS if processes else 0)
+def _bursts(pid: int, period_seconds: int, *pieces: tuple[float, float, int], gi: int | None = None) -> tuple[SimBurst, ...]:
+    """(begin, end, percent) of each piece of a period."""
+    return tuple(
+        SimBurst(
+            pid=pid,
+            start_us=round(begin * SECOND),
+            end_us=min(round(end * SECOND), period_seconds * SECOND),
+            percent=percent,
+            gi=gi,
+        )
+        for begin, end, percent in pieces
+    )
+
+
+def _device(index: int, *processes: SimProcess, load: tuple[SimBurst, ...] = (), load_period_us: int = 0) -> SimDevice:
     return SimDevice(
         uuid=gpu_of(index),
         index=index,
-        utilization=utilization,
+        gpm=True,
         memory_reserved=600 << 20,
-        power=base + utilization * MILLIWATTS_PER_PERCENT,
-        temperature=31 + utilization // 2,
-        energy=MEGAJOULES_BEFORE + int(seconds * base + percent_seconds * MILLIWATTS_PER_PERCENT),
+        power=IDLE_MILLIWATTS + (CONTEXT_MILLIWATTS if processes else 0),
+        busy_power=BUSY_MILLIWATTS,
+        temperature=58 if load else 31,
+        energy=MILLIJOULES_BEFORE,
         processes=processes,
+        load=load,
+        load_period_us=load_period_us,
     )
 
 
-def _mig_device(index: int, seconds: float) -> SimDevice:
+def _mig_device(index: int) -> SimDevice:
     return SimDevice(
         uuid=gpu_of(index),
         index=index,
         utilization=None,
+        gpm=True,
         mig_mode=1,
         memory_reserved=600 << 20,
-        power=260_000,
+        power=140_000,
+        busy_power=300_000,
         temperature=46,
-        energy=MEGAJOULES_BEFORE + int(seconds * 260_000),
+        energy=MILLIJOULES_BEFORE,
         migs=(
             SimMig(uuid=mig_of(3), gi=3, profile="2g.20gb", compute_slices=2, gpu_slices=2, memory_total=20 * GIB),
             SimMig(uuid=mig_of(9), gi=9, profile="1g.10gb", memory_total=10 * GIB),
@@ -115,4 +119,6 @@ def _mig_device(index: int, seconds: float) -> SimDevice:
             SimProcess(pid=44000, memory=14 * GIB, gi=3, ci=0),
             SimProcess(pid=44100, memory=6 * GIB, gi=9, ci=0),
         ),
+        load=_bursts(44000, 6, (0.0, 3.7, 100), gi=3),
+        load_period_us=6 * SECOND,
     )

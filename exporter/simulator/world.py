@@ -116,8 +116,10 @@ class SimDevice:
     load_period_us: int = 0
     """The script repeats with this period, from the clock's zero on; 0: once."""
     busy_power: int = 0
-    """Milliwatts that a kernel draws on top of `power`. With a script, `energy` is what had been drawn when the driver was
-    loaded, and grows by both from then on; so `power` should stay as it is while one runs."""
+    """Milliwatts that a kernel draws on top of `power`, with a script: the power that is told follows it.
+
+    `energy` is what had been drawn when the driver was loaded, and grows by both from then on: `power` should stay as it is.
+    """
     ring_rests: bool = True
     """True: slots in which nothing ran are not recorded, as on an idle GPU. False: they are recorded as 0."""
     ring: tuple[SimSample, ...] | None = None

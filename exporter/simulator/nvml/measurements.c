@@ -42,8 +42,22 @@ NVML_API nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t handle, unsigned int
     return get_uint(__func__, handle, GPU(minor), minor);
 }
 
+/* With a script: what it draws at rest, and what its kernels drew on top in the last slot. */
 NVML_API nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t handle, unsigned int *milliwatts) {
-    return get_uint(__func__, handle, GPU(power), milliwatts);
+    struct target at;
+    nvmlReturn_t result = enter_gpu(__func__, handle, &at);
+    if (result != NVML_SUCCESS) {
+        return result;
+    }
+    if (!at.device->power.known) {
+        return leave(NVML_ERROR_NOT_SUPPORTED);
+    }
+    if (milliwatts == NULL) {
+        return leave(NVML_ERROR_INVALID_ARGUMENT);
+    }
+    unsigned long long percent = at.device->track_count > 0 ? read_last_slot(&at).percent : 0;
+    *milliwatts = (unsigned int)(at.device->power.value + at.device->busy_power.value * percent / 100);
+    return leave(NVML_SUCCESS);
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t handle, unsigned int *milliwatts) {

@@ -12,6 +12,7 @@ from exporter.model.device import Device, DeviceTrouble, GpuProcess, ProcessUse
 from exporter.model.process import ProcessRecord, ProcessTrouble
 from tests.builders import (
     G0,
+    GIB,
     a_device,
     a_gpu_process,
     a_holding,
@@ -27,6 +28,7 @@ from tests.builders import (
     holds,
     missing,
     pod_cgroup,
+    pod_uid,
 )
 
 R = UnattributedReason
@@ -218,3 +220,23 @@ def test_holder_of_nothing_here_takes_no_part() -> None:
     devices = (_g0(4001), a_device(number=1, utilization_ratio=0.7))
     attribution = attribute(b0(devices=devices, holdings=(a_holding(),)), a_policy())
     assert [dict(row.unattributed_ratios) for row in attribution.devices] == [{}, {R.NO_PROCESS: 0.7}]
+
+
+def test_what_the_driver_rounded_away_is_the_sampled_processes() -> None:
+    """Two processes of 33.4 and 33.4 percent are told as 33 and 33: the rest is nobody's only beyond what rounding can take."""
+    pods = (a_pod(number=1), a_pod(number=2))
+    places = {number: pod_cgroup(uid=pod_uid(number), container=container_id(number)) for number in (1, 2)}
+    tasks = tuple(a_task(pid=number, cgroup=place) for number, place in places.items())
+    holdings = tuple(holds(pod, f"{G0}::{number}") for number, pod in enumerate(pods))
+
+    def shared(total: float) -> tuple[list[float | None], dict[str, float]]:
+        uses = tuple(a_use(pid=number, sm=0.33) for number in (1, 2))
+        processes = tuple(a_gpu_process(pid=number) for number in (1, 2))
+        device = a_device(utilization_ratio=total, processes=processes, process_use=uses, memory_used_bytes=40 * GIB)
+        found = attribute(a_snapshot(devices=[device], holdings=holdings, pods=pods, tasks=tasks), a_policy())
+        return [row.utilization_ratio for row in found.containers], dict(found.devices[0].unattributed_ratios)
+
+    assert shared(0.668) == ([pytest.approx(0.334)] * 2, {})
+    ratios, nobodys = shared(0.72)
+    assert ratios == [pytest.approx(0.33)] * 2
+    assert sum(nobodys.values()) == pytest.approx(0.06)
