@@ -9,7 +9,7 @@ PYTHON := $(VENV)/bin/python
 LISTEN ?= :9836
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo run test check lint types imports unit e2e gpu-check docs proto lock screenshot clean
+.PHONY: help demo run test check lint types imports unit e2e gpu-check accuracy ledger-live docs proto lock screenshot clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 14
@@ -43,6 +43,12 @@ e2e: $(VENV)/.development $(VENV)/.programs ## the process itself over the simul
 gpu-check: $(VENV)/.development ## on a machine with an NVIDIA GPU: the real driver against a known load (5 minutes)
 	$(VENV)/bin/pytest tests/gpu -m gpu -p no:cacheprovider
 	@echo "What it showed: build/gpu-check.md"
+
+accuracy: $(VENV)/.development $(VENV)/.programs ## how far off counters and snapshots are (5 minutes; bench/README.md)
+	$(PYTHON) -m bench.accuracy
+
+ledger-live: $(VENV)/.development $(VENV)/.programs ## GPU-seconds that add up in a live Prometheus (11 minutes; bench/README.md)
+	LEDGER_LIVE_SECONDS=600 $(VENV)/bin/pytest -s tests/e2e/test_ledger_in_prometheus.py -k live
 
 docs: $(VENV)/.development ## docs/metrics.md and docs/configuration.md from the code
 	$(PYTHON) scripts/generate_docs.py
