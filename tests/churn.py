@@ -9,6 +9,7 @@ from tests.worlds import WHOLE, cgroup
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 20.0, 300.0
 LONGEST_PAUSE_SECONDS = 40.0
+LONGEST_FIRST_PAUSE_SECONDS = 5.0
 PERIOD_US = 10_000_000
 TEAMS = ("red", "blue", "green")
 
@@ -56,7 +57,9 @@ class Churn:
 
     def _next(self, place: Place, now: float) -> Tenant:
         before = self.tenants.get(place)
-        if before is None or before.pod is not None:
+        if before is None:
+            return Tenant(now + self.chance.uniform(0.0, LONGEST_FIRST_PAUSE_SECONDS))
+        if before.pod is not None:
             return Tenant(now + self.chance.uniform(0.0, LONGEST_PAUSE_SECONDS))
         self.born += 1
         number, team = self.born, self.chance.choice(TEAMS)
