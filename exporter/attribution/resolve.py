@@ -64,12 +64,13 @@ def _passthrough(parsed: Passthrough, devices: Iterable[Device]) -> Resolution:
 
 
 def _by_minor(parsed: ByMinor, nvml: NvmlState) -> Resolution:
-    device = next((device for device in nvml.devices if device.minor_number == parsed.minor), None)
-    if device is None:
-        return _not_found(nvml, {other.uuid for other in nvml.devices if other.minor_number is None})
+    """A number that no device, or more than one, has told is nobody's for certain."""
+    found = [device for device in nvml.devices if device.minor_number == parsed.minor]
+    if len(found) != 1:
+        return _not_found(nvml, {other.uuid for other in found or nvml.devices if other.minor_number in {None, parsed.minor}})
     if parsed.gpu_instance_id is None:
-        return ((device, None),)
-    return _instances([device], lambda mig: mig.gpu_instance_id == parsed.gpu_instance_id, nvml)
+        return ((found[0], None),)
+    return _instances(found, lambda mig: mig.gpu_instance_id == parsed.gpu_instance_id, nvml)
 
 
 def _mig(parsed: MigById | MigByPlace, nvml: NvmlState) -> Resolution:
