@@ -14,15 +14,15 @@ def use_key(row: ContainerRow) -> UseKey:
     return UseKey(row.container, row.device, mig)
 
 
-def works(row: ContainerRow, rows: Iterable[ContainerRow], active_above_ratio: float) -> bool:
+def works(row: ContainerRow, guests: Iterable[ContainerRow], active_above_ratio: float) -> bool:
     """True if the holder worked in this cycle, or a container of its pod that works on the device without holding it.
 
     Args:
         row: The holder.
-        rows: Everybody on the device.
+        guests: Rows that hold nothing.
         active_above_ratio: As in `judge`.
     """
-    own = (row, *(other for other in rows if not other.holds and _is_beside(other, row)))
+    own = (row, *(guest for guest in guests if _is_beside(guest, row)))
     return any(is_active(one, active_above_ratio) for one in own)
 
 

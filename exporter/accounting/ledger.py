@@ -166,12 +166,13 @@ def _clocks(
     ledger: Ledger, change: Change, watching_since: float, clock_seconds: float, rules: LedgerRules
 ) -> dict[UseKey, IdleClock]:
     clocks = kept_clocks(ledger.idle_clocks, clock_seconds, rules)
+    guests = [row for row in change.attribution.containers if not row.holds]
     for row in change.attribution.containers:
         if row.holds:
             clocks[use_key(row)] = advance_clock(
                 clocks.get(use_key(row)),
                 row,
-                active=works(row, change.attribution.containers, rules.active_above_ratio),
+                active=works(row, guests, rules.active_above_ratio),
                 timestamp_seconds=change.snapshot.timestamp_seconds,
                 watching_since_timestamp_seconds=watching_since,
                 watched=change.watched,

@@ -29,7 +29,7 @@ class Watch:
         self.clock = advance_clock(
             self.clock,
             row,
-            active=works(row, [row, *beside], RULES.active_above_ratio),
+            active=works(row, beside, RULES.active_above_ratio),
             timestamp_seconds=self.now,
             watching_since_timestamp_seconds=BEGAN,
             watched=watched,
