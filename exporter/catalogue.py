@@ -120,6 +120,9 @@ def _family(
 _NVML_MISSING = "while NVML as a whole is missing or released"
 _NO_ANSWER = f"{_NVML_MISSING}, while the device does not answer, and where the driver cannot say"
 _CLASSES = {"workload_class": tuple(WorkloadClass)}
+_OF_GPU_INSTANCE = (
+    "once for each GPU instance: without compute_instance_id and mig_profile where several compute instances share it"
+)
 _UNTIL_MEASURED = "until its activity has been measured once"
 _WITHOUT_PRICE = "while no price is known for it"
 _UNTIL_PRICE = "until a price is known for it"
@@ -312,7 +315,7 @@ GPU_UNATTRIBUTED_ENERGY_JOULES_TOTAL = _family(
     FamilyType.COUNTER,
     (*D, "reason"),
     Group.DEVICE,
-    "Energy of the GPU that is no container's, in joules, by reason; not_measured holds what was drawn before watching began.",
+    "Energy of the GPU that is no container's, in joules, by reason; not_measured is what was drawn while nobody watched.",
     f"{_NVML_MISSING}; a reason appears when it first occurs",
     {"reason": UnattributedReason},
 )
@@ -385,7 +388,7 @@ GPU_MIG_UTILIZATION_RATIO = _family(
     (*D, *M),
     Group.MIG,
     "Share of time in which the instance's graphics or compute engine was active, 0 to 1, mean over the cycle (GPM).",
-    f"{_NO_ANSWER} (no GPM before Hopper)",
+    f"{_NO_ANSWER} (no GPM before Hopper); {_OF_GPU_INSTANCE}",
 )
 GPU_MIG_BUSY_SECONDS_TOTAL = _family(
     "gpu_mig_busy_seconds_total",
@@ -393,7 +396,7 @@ GPU_MIG_BUSY_SECONDS_TOTAL = _family(
     (*D, *M),
     Group.MIG,
     "Integral of the instance's utilisation, in seconds of the instance (not of the GPU).",
-    f"{_NVML_MISSING}, and {_UNTIL_MEASURED}",
+    f"{_NVML_MISSING}, and {_UNTIL_MEASURED}; {_OF_GPU_INSTANCE}",
 )
 GPU_MIG_SM_ACTIVE_RATIO = _family(
     "gpu_mig_sm_active_ratio",
@@ -401,7 +404,7 @@ GPU_MIG_SM_ACTIVE_RATIO = _family(
     (*D, *M),
     Group.MIG,
     "Share of the instance's SMs that were active, 0 to 1, mean over the cycle (GPM).",
-    f"{_NO_ANSWER} (no GPM before Hopper)",
+    f"{_NO_ANSWER} (no GPM before Hopper); {_OF_GPU_INSTANCE}",
 )
 GPU_MIG_TENSOR_ACTIVE_RATIO = _family(
     "gpu_mig_tensor_active_ratio",
@@ -409,7 +412,7 @@ GPU_MIG_TENSOR_ACTIVE_RATIO = _family(
     (*D, *M),
     Group.MIG,
     "Share of cycles in which a tensor pipe of the instance was active, 0 to 1, mean over the cycle (GPM).",
-    f"{_NO_ANSWER} (no GPM before Hopper)",
+    f"{_NO_ANSWER} (no GPM before Hopper); {_OF_GPU_INSTANCE}",
 )
 GPU_MIG_MEMORY_USED_BYTES = _family(
     "gpu_mig_memory_used_bytes",
@@ -417,7 +420,7 @@ GPU_MIG_MEMORY_USED_BYTES = _family(
     (*D, *M),
     Group.MIG,
     "Memory of the MIG instance in use, in bytes; shared by all compute instances of one GPU instance.",
-    _NO_ANSWER,
+    f"{_NO_ANSWER}; {_OF_GPU_INSTANCE}",
 )
 GPU_MIG_MEMORY_TOTAL_BYTES = _family(
     "gpu_mig_memory_total_bytes",
@@ -425,7 +428,7 @@ GPU_MIG_MEMORY_TOTAL_BYTES = _family(
     (*D, *M),
     Group.MIG,
     "Size of the MIG instance's memory, in bytes; shared by all compute instances of one GPU instance.",
-    _NO_ANSWER,
+    f"{_NO_ANSWER}; {_OF_GPU_INSTANCE}",
 )
 GPU_MIG_SHARE_RATIO = _family(
     "gpu_mig_share_ratio",
@@ -565,7 +568,7 @@ GPU_OWNER_MEASURED_SECONDS_TOTAL = _family(
     FamilyType.COUNTER,
     W,
     Group.OWNER,
-    "Part of the held GPU-seconds in which activity was measured, in seconds: the denominator of utilisation.",
+    "Part of the held GPU-seconds in which activity was measured, in seconds: what busy seconds are divided by.",
     _OWNER_LINGERS,
     _CLASSES,
 )

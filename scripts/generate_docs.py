@@ -34,6 +34,12 @@ How to read it:
   what has ended stay for a while, unchanged.
 - For every GPU: provisioned = unallocated + allocation unknown + held (active + idle_held + idle_empty + unknown), and busy =
   what containers were + unattributed. What the hold keeps back is the only difference on one page.
+- A container on a time-sliced GPU can be busier than its share while its neighbours rest: busy over held or over measured
+  seconds can pass 1 there. That is a finding, not an error.
+- Prometheus' `increase()` extrapolates each series that ended inside the window by half a scrape interval: many short pods make
+  sums over container families a little too high. Bills come from the owner families.
+- Labels of pods count from the cycle in which they change; those of namespaces and workloads are looked up again every five
+  minutes.
 - Stable names and labels change only with both names served for one release.
 
 ## Labels

@@ -6,6 +6,8 @@ from dataclasses import replace
 from exporter.model.attribution import Attribution, ContainerRow, PodRow, State
 from exporter.model.ids import PodUid
 
+ROUNDING_SECONDS = 1e-9
+"""Less than this is what is left of sums, and is no time."""
 IDLE = frozenset({State.IDLE_HELD, State.IDLE_EMPTY})
 
 
@@ -40,7 +42,7 @@ def state_seconds(row: ContainerRow, elapsed_seconds: float, active_above_ratio:
     seconds = {State.ACTIVE: active, State.UNKNOWN: lost}
     idle, _ = _idle_kind(row)
     seconds[idle] = seconds.get(idle, 0.0) + max(elapsed_seconds - active - lost, 0.0)
-    return {state: amount for state, amount in seconds.items() if amount > 0}
+    return {state: amount for state, amount in seconds.items() if amount > ROUNDING_SECONDS}
 
 
 def _with_state(row: ContainerRow, active_above_ratio: float) -> ContainerRow:

@@ -112,7 +112,7 @@ def uses(
     for place, row in enumerate(rows):
         of_a_holder = row.holds or any(other.holds and _same_pod(other, row) for other in rows)
         amounts = _use_amounts(row, elapsed_seconds, rules, held_by_pod=of_a_holder)
-        if place in energy.by_row or device.device.energy_joules is not None:
+        if device.device.energy_joules is not None:
             joules = energy.by_row.get(place, 0.0)
             amounts[OF_CONTAINER, Quantity.ENERGY_JOULES, ""] = joules
             amounts[OF_OWNER, Quantity.ENERGY_JOULES, ""] = joules if of_a_holder else 0.0

@@ -67,12 +67,6 @@ class Books:
             self.tallies[account] = Tally(tally.born_at, tally.shown, tally.waiting + amount)
             self._touch(account.subject, grew=amount > 0)
 
-    def lay_down(self, account: Account, amount: float) -> None:
-        """Open a counter at what was there before watching began: shown at once, since it is nobody's growth."""
-        if account not in self.tallies:
-            self.tallies[account] = Tally(self.now, shown=amount)
-            self._touch(account.subject, grew=False)
-
     def observe(self, subject: Subject, utilization_ratio: float, measured_seconds: float) -> None:
         """Add an observation to a distribution, opening it if it is new."""
         before = self.distributions.get(subject) or begin(self.now)

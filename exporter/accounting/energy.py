@@ -23,8 +23,6 @@ class Drawn:
     joules: float = 0.0
     part_of_cycle: float = 0.0
     """The part of that time which this cycle is, 0 to 1: before it, nobody watched."""
-    before_watching_joules: float = 0.0
-    """What the driver had counted before the very first look."""
 
 
 def split_energy(device: DeviceRow, rows: Iterable[ContainerRow], drawn: Drawn) -> EnergySplit:

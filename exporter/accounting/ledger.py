@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from exporter.accounting import own_counts
-from exporter.accounting.booking import Use, device_amounts, device_subject, mig_amounts, rows_on, uses
+from exporter.accounting.booking import Use, device_amounts, mig_amounts, rows_on, uses
 from exporter.accounting.books import Books
 from exporter.accounting.counters import Step, follow
 from exporter.accounting.energy import Drawn, split_energy
 from exporter.accounting.health import Health
 from exporter.accounting.idle import advance_clock, kept_clocks, use_key, works
 from exporter.accounting.pending import book_uses
-from exporter.model.attribution import Attribution, DeviceRow, UnattributedReason
+from exporter.model.attribution import Attribution
 from exporter.model.device import Device
 from exporter.model.ids import DeviceUuid
-from exporter.model.ledger import Account, IdleClock, Ledger, LedgerRules, MonotoneCounter, Quantity, UseKey
+from exporter.model.ledger import IdleClock, Ledger, LedgerRules, MonotoneCounter, UseKey
 from exporter.model.snapshot import Snapshot
 
 Key = TypeVar("Key", bound=Hashable)
@@ -115,7 +115,8 @@ def _most_watts(device: Device) -> float:
 
 def _drawn(before: MonotoneCounter | None, joules: float, change: Change) -> Drawn:
     if before is None:
-        return Drawn(before_watching_joules=joules)
+        # What the driver had counted before the first look is in the device's own figure, and is nobody's growth.
+        return Drawn()
     if not change.watched:
         return Drawn(joules)
     since = change.snapshot.timestamp_seconds - before.read_timestamp_seconds
@@ -131,7 +132,6 @@ def _book(ledger: Ledger, change: Change, drawn: Mapping[DeviceUuid, Drawn], rul
     found: list[Use] = []
     for row in change.attribution.devices:
         of_device = drawn.get(row.device.uuid, Drawn())
-        _open_energy(books, row, of_device)
         split = split_energy(row, rows_on(change.attribution, row.device.uuid), of_device)
         amounts = device_amounts(row, elapsed, split, change.attribution.currency) | mig_amounts(row, elapsed)
         books.book(amounts)
@@ -152,14 +152,6 @@ def _book(ledger: Ledger, change: Change, drawn: Mapping[DeviceUuid, Drawn], rul
             lost_sample_seconds=ledger.lost_sample_seconds + lost,
         )
     )
-
-
-def _open_energy(books: Books, row: DeviceRow, drawn: Drawn) -> None:
-    """What the driver had counted before the first look is part of the device's figure, and nobody's."""
-    if drawn.before_watching_joules > 0:
-        reason = UnattributedReason.NOT_MEASURED
-        account_of_it = Account(device_subject(row), Quantity.UNATTRIBUTED_ENERGY_JOULES, reason)
-        books.lay_down(account_of_it, drawn.before_watching_joules)
 
 
 def _clocks(

@@ -105,18 +105,22 @@ def _mps_seen(presence: Presence) -> bool:
 def _by_samples(presence: Presence, total: float) -> UtilizationSplit:
     by_pid: dict[int, float] = {}
     for use in sorted(presence.device.process_use or (), key=lambda use: use.pid):
-        by_pid[use.pid] = max(use.sm_ratio, by_pid.get(use.pid, 0.0))
+        if use.sm_ratio is not None:
+            by_pid[use.pid] = max(use.sm_ratio, by_pid.get(use.pid, 0.0))
     sampled = sum(by_pid.values())
-    rounded = 0 < total - sampled <= ROUNDING_RATIO * len(by_pid) and not _silent(presence, by_pid)
+    rounding = ROUNDING_RATIO * len(by_pid)
+    rounded = 0 < total - sampled <= rounding and not _silent(presence, by_pid)
     scale = total / sampled if sampled > total or (rounded and sampled) else 1.0
     of_nobody = any(
         whose in OF_NOBODY_KNOWN and (not sampled or by_pid.get(pid, 0.0) > 0) for pid, whose in presence.whose.items()
     )
     own = {row: sum(ratio for pid, ratio in by_pid.items() if presence.whose[pid] == row[0]) * scale for row in presence.rows}
+    left_over = total - sampled > rounding + ROUNDING_RATIO
     rows = {
-        row: _certain(row, ratio, presence, of_nobody=of_nobody or (not sampled and bool(presence.own(row))))
+        row: _certain(row, ratio, presence, of_nobody=of_nobody or (left_over and _is_silent(row, presence, by_pid)))
         for row, ratio in own.items()
     }
+    rows |= dict.fromkeys(row for row in rows if _is_misread(row, presence))
     nobodys: dict[UnattributedReason, float] = {}
     for pid, ratio in by_pid.items():
         if isinstance(whose := presence.whose[pid], UnattributedReason):
@@ -126,6 +130,17 @@ def _by_samples(presence: Presence, total: float) -> UtilizationSplit:
     reason = UnattributedReason.NOT_MEASURED if doubtful else reason_for(presence, _silent(presence, by_pid if sampled else ()))
     nobodys[reason] = nobodys.get(reason, 0.0) + max(rest, 0.0)
     return _split(presence, rows, nobodys)
+
+
+def _is_silent(row: RowKey, presence: Presence, sampled: Collection[int]) -> bool:
+    """True if the row has a process that no sample names: what is left over may be its."""
+    return any(one.pid not in sampled for one in presence.own(row) or ())
+
+
+def _is_misread(row: RowKey, presence: Presence) -> bool:
+    """True if a sample of one of the row's processes cannot be true: then nobody can say what the row did."""
+    misread = {use.pid for use in presence.device.process_use or () if use.sm_ratio is None}
+    return any(presence.whose[pid] == row[0] for pid in misread)
 
 
 def _silent(presence: Presence, sampled: Collection[int]) -> list[Laid] | None:

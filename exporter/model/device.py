@@ -56,12 +56,13 @@ class ProcessUse:
     """What one process did on a device since the last cycle."""
 
     pid: int
-    sm_ratio: float
+    sm_ratio: float | None
     """Share of the measured time of the device's activity in which this process was on it, 0 to 1. A statistical estimate.
 
-    Each slot of the driver's ring names one process: the one that was on the engine when the sample was taken. Source:
-    nvmlDeviceGetProcessesUtilizationInfo().smUtil or nvmlDeviceGetProcessUtilization().smUtil, in percent of the samples
-    there; or the growth of nvmlAccountingStats_v2_t.sumGpuUtil where accounting mode is on.
+    None: it has a sample, and that cannot be true. Each slot of the driver's ring names one process: the one that was on the
+    engine when the sample was taken. Source: nvmlDeviceGetProcessesUtilizationInfo().smUtil or
+    nvmlDeviceGetProcessUtilization().smUtil, in percent of the samples there; or the growth of
+    nvmlAccountingStats_v2_t.sumGpuUtil where accounting mode is on.
     """
 
 

@@ -1,5 +1,6 @@
 """What each process did on a GPU since the last cycle, as far as the driver can say."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -11,10 +12,12 @@ from exporter.sources.nvml.known import Known
 from exporter.sources.nvml.library import Handle
 from exporter.sources.nvml.processes import LARGEST_PID
 from exporter.sources.nvml.readings import OUT_OF_RANGE, Readings
+from exporter.sources.nvml.ring import SLACK_SECONDS
 from exporter.sources.nvml.samples import Measured
 
 READING: Final = "process_utilization"
 _ALL_PERCENT: Final = 100
+_MICROSECONDS: Final = 1_000_000
 
 
 def read_process_use(
@@ -40,15 +43,19 @@ def read_process_use(
         accounting: whether the driver's own accounts may be used, where there are any.
     """
     since_us = known.process_cursor_us if measured.since_us is None else measured.since_us
-    percents = _read_percents(readings, handle, known, since_us)
+    percents = _read_percents(readings, handle, known, measured, since_us)
     if percents is None:
         return None
     seconds = None if measured.activity is None else measured.activity.measured_seconds
     part = measured.sampled_seconds / seconds if seconds else 1.0
-    ratios = {pid: units.ratio_from_percent(percent) * part for pid, percent in percents.items()}
+    ratios = {pid: _ratio(percent, part) for pid, percent in percents.items()}
     if accounting:
         ratios |= _accounted(readings, handle, known, measured.activity, processes or ())
-    return tuple(ProcessUse(pid, min(ratio, 1.0)) for pid, ratio in sorted(ratios.items()))
+    return tuple(ProcessUse(pid, ratio) for pid, ratio in sorted(ratios.items()))
+
+
+def _ratio(percent: int | None, part: float) -> float | None:
+    return None if percent is None else min(units.ratio_from_percent(percent) * part, 1.0)
 
 
 def _accounted(
@@ -61,39 +68,52 @@ def _accounted(
     busy = read_busy_seconds(readings, handle, known.accounting, pids, ring.period_seconds)
     if activity is None or not activity.measured_seconds:
         return {}
-    return {pid: seconds / activity.measured_seconds for pid, seconds in busy.items()}
+    return {pid: min(seconds / activity.measured_seconds, 1.0) for pid, seconds in busy.items()}
 
 
-def _read_percents(readings: Readings, handle: Handle, known: Known, since_us: int) -> dict[int, int] | None:
-    """Percent by PID, of entries newer than `since_us`; None where the driver cannot say.
+def _read_percents(
+    readings: Readings, handle: Handle, known: Known, measured: Measured, since_us: int
+) -> dict[int, int | None] | None:
+    """Percent by PID, of entries newer than `since_us`; None where the driver cannot say, and for a PID that was misread.
 
     Time is the GPU's own and is only ever taken from what the driver returned: its clock is not the host's. Entries older than
-    asked for, of impossible PIDs or of more than all of the time are known faults of drivers.
+    asked for, from the future, of impossible PIDs or of more than all of the time are known faults of drivers.
     """
     records = _read_entries(readings, handle, since_us)
     if records is None:
         return None
+    latest_us = _latest_possible_us(measured, since_us)
     newest: dict[int, tuple[int, int]] = {}
+    misread: set[int] = set()
     for record in records:
-        at_us, percent = int(record.timeStamp), int(record.smUtil)
-        reason = _fault(record.pid, at_us, percent, since_us)
-        if reason is None and record.pid in newest:
-            reason = "duplicate"
-            newest[record.pid] = max(newest[record.pid], (at_us, percent))
-        elif reason is None:
-            newest[record.pid] = (at_us, percent)
+        pid, at_us, percent = int(record.pid), int(record.timeStamp), int(record.smUtil)
+        reason = _fault(pid, at_us, percent, since_us, latest_us)
+        if reason is None:
+            reason = "duplicate" if pid in newest else None
+            newest[pid] = max(newest.get(pid, (0, 0)), (at_us, percent))
+        elif reason == OUT_OF_RANGE:
+            misread.add(pid)
         if reason is not None:
             readings.reject(READING, reason)
-    known.process_cursor_us = max([since_us, *(at_us for at_us, _ in newest.values())])
-    return {pid: percent for pid, (_, percent) in newest.items()}
+    last_us = max([since_us, *(at_us for at_us, _ in newest.values())])
+    # A busy GPU of which nobody is said to be newer: what was believed to be the last moment was not.
+    known.process_cursor_us = 0 if not newest and measured.utilization_ratio else last_us
+    return {**{pid: percent for pid, (_, percent) in newest.items()}, **dict.fromkeys(misread - newest.keys())}
 
 
-def _fault(pid: int, at_us: int, percent: int, since_us: int) -> str | None:
-    if at_us <= since_us:
-        return "stale"
+def _latest_possible_us(measured: Measured, since_us: int) -> float:
+    """What the GPU's clock can say by now at most; unknown without an earlier moment."""
+    if not since_us or measured.activity is None:
+        return math.inf
+    return since_us + (measured.resting_seconds + measured.activity.seconds + SLACK_SECONDS) * _MICROSECONDS
+
+
+def _fault(pid: int, at_us: int, percent: int, since_us: int, latest_us: float) -> str | None:
     if not 0 < pid <= LARGEST_PID:
         return "foreign"
-    return OUT_OF_RANGE if percent > _ALL_PERCENT else None
+    if at_us <= since_us:
+        return "stale"
+    return OUT_OF_RANGE if percent > _ALL_PERCENT or at_us > latest_us else None
 
 
 def _read_entries(readings: Readings, handle: Handle, since_us: int) -> list[Any] | None:

@@ -17,6 +17,8 @@ CAPACITY = 72
 REACH_SECONDS = 10.0
 """The driver promises no more: what was not read for longer may have been overwritten."""
 ALL_PERCENT = 100
+SLACK_SECONDS = 2.0
+"""So much may the GPU's clock and the host's have drifted apart while the ring rested."""
 
 _MICROSECONDS = 1_000_000
 _SHORTEST_PERIOD_SECONDS, _LONGEST_PERIOD_SECONDS = 0.02, 1.0
@@ -80,7 +82,8 @@ def read_ring(entries: Iterable[Entry], state: RingState, window_seconds: float)
         state: What was known.
         window_seconds: Host time between the two reads, above 0.
     """
-    fresh, rejected = _sorted_out(entries, state.cursor_us)
+    possible = state.booked_seconds + window_seconds + SLACK_SECONDS
+    fresh, rejected = _sorted_out(entries, state.cursor_us, state.cursor_us + possible * _MICROSECONDS)
     if not fresh:
         return _rested(state, window_seconds, rejected)
     stamps = [stamp for stamp, _ in fresh]
@@ -101,8 +104,8 @@ def read_ring(entries: Iterable[Entry], state: RingState, window_seconds: float)
     )
 
 
-def _sorted_out(entries: Iterable[Entry], cursor_us: int) -> tuple[list[Entry], tuple[str, ...]]:
-    """New entries in order, each moment once; and why the others were dropped."""
+def _sorted_out(entries: Iterable[Entry], cursor_us: int, latest_us: float) -> tuple[list[Entry], tuple[str, ...]]:
+    """New entries in order, each moment once; and why the others were dropped. No sample is from the future."""
     fresh: dict[int, int] = {}
     rejected: list[str] = []
     for stamp, percent in sorted(entries):
@@ -110,6 +113,8 @@ def _sorted_out(entries: Iterable[Entry], cursor_us: int) -> tuple[list[Entry], 
             rejected.append("stale")
         elif stamp in fresh:
             rejected.append("duplicate")
+        elif stamp > latest_us:
+            rejected.append("out_of_range")
         else:
             fresh[stamp] = percent
             if percent > ALL_PERCENT:

@@ -1,6 +1,7 @@
 """What a GPU did since it was last read: from the driver's ring, or from its one figure where there is no ring."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from exporter.model.activity import Activity, Span
 from exporter.sources.nvml import library, measures
@@ -28,6 +29,8 @@ class SampleMemory:
     """None until the ring has given a sample since the driver was initialised."""
     read_at: float | None = None
     """Host time of the last read; None: nothing was read, or what came between cannot be told."""
+    contradictions: int = 0
+    """Cycles in a row in which the GPU was busy and its ring rested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Measured:
     """Time that samples cover: what the driver's shares of processes are shares of."""
     since_us: int | None = None
     """From when on the samples are, by the GPU's clock; None: there is no ring."""
+    resting_seconds: float = 0.0
+    """How long the ring had rested before this cycle: its last moment is so much older than the last read."""
 
 
 def read_activity(readings: Readings, handle: Handle, memory: SampleMemory, now: float) -> Measured:
@@ -68,10 +73,11 @@ def read_activity(readings: Readings, handle: Handle, memory: SampleMemory, now:
     ring = memory.ring or _first_words(entries)
     if ring is None:
         return _by_rates(rates, window)
-    if not entries and rates and _is_reloaded(readings, handle, ring):
-        memory.ring = None
-        return Measured(rates)
-    return _by_ring(readings, memory, read_ring(entries, ring, window), since_us)
+    reading = read_ring(entries, ring, window)
+    if rates and reading.state.cursor_us == ring.cursor_us:
+        _count(readings, reading.rejected)
+        return _contradiction(readings, handle, memory, window, ring)
+    return _by_ring(readings, memory, reading, since_us, ring.booked_seconds)
 
 
 def _by_rates(rates: float | None, window_seconds: float) -> Measured:
@@ -80,12 +86,35 @@ def _by_rates(rates: float | None, window_seconds: float) -> Measured:
     return Measured(rates, Activity((Span(window_seconds, rates),)), window_seconds)
 
 
-def _by_ring(readings: Readings, memory: SampleMemory, reading: RingReading, since_us: int | None) -> Measured:
-    memory.ring = reading.state
-    for reason in reading.rejected:
-        readings.reject(READING, reason)
+def _contradiction(
+    readings: Readings, handle: Handle, memory: SampleMemory, window_seconds: float, ring: RingState
+) -> Measured:
+    """A busy GPU with nothing newer in its ring: this cycle is not known, and never idle.
+
+    A kernel may have begun a moment ago. If it goes on like that, what was believed to be the ring's last moment was not, or
+    the clock of the samples has begun anew with the driver: then the ring is started from anew.
+    """
+    memory.contradictions += 1
+    if memory.contradictions > 1 or _is_reloaded(readings, handle, ring):
+        memory.ring, memory.contradictions = None, 0
+        memory.read_at = None
+    else:
+        memory.ring = replace(ring, booked_seconds=ring.booked_seconds + window_seconds)
+    return Measured(None, Activity((Span(window_seconds, None),)))
+
+
+def _by_ring(
+    readings: Readings, memory: SampleMemory, reading: RingReading, since_us: int | None, resting_seconds: float
+) -> Measured:
+    memory.ring, memory.contradictions = reading.state, 0
+    _count(readings, reading.rejected)
     ratio = None if reading.activity is None else reading.activity.utilization_ratio
-    return Measured(ratio, reading.activity, reading.sampled_seconds, since_us or 0)
+    return Measured(ratio, reading.activity, reading.sampled_seconds, since_us or 0, resting_seconds)
+
+
+def _count(readings: Readings, rejected: Iterable[str]) -> None:
+    for reason in rejected:
+        readings.reject(READING, reason)
 
 
 def _first_words(entries: list[Entry]) -> RingState | None:

@@ -197,7 +197,7 @@ async def test_use_above_all_is_dropped_and_counted(node: Node, percent: int) ->
     """A process' absurd share is not passed on, and its neighbour's is (NVML-02)."""
     node.show(replace(G0, processes=(replace(TRAIN, sm=percent), SimProcess(pid=4002, sm=100), SimProcess(pid=4003, sm=0))))
     device = await read_device(node.open())
-    assert device.process_use == (ProcessUse(4002, 1.0), ProcessUse(4003, 0.0))
+    assert device.process_use == (ProcessUse(4001, None), ProcessUse(4002, 1.0), ProcessUse(4003, 0.0))
     assert device.rejected == (RejectedReading("process_utilization", "out_of_range"),)
 
 
@@ -229,7 +229,7 @@ async def test_absurd_sample_does_not_move_the_time_that_is_asked_from(node: Nod
     """A garbage entry from the far future does not hide what comes next."""
     source = node.open()
     node.show(replace(G0, processes=(replace(TRAIN, sm=999, sm_timestamp=1 << 60),)))
-    assert (await read_device(source)).process_use == ()
+    assert (await read_device(source)).process_use == (ProcessUse(4001, None),)
     node.show(replace(G0, processes=(replace(TRAIN, sm=50, sm_timestamp=5_000),)))
     assert (await read_device(source)).process_use == (ProcessUse(4001, 0.5),)
 

@@ -175,15 +175,67 @@ async def test_ring_that_cannot_be_read_for_a_cycle_is_stood_in_for_and_taken_up
 
 
 async def test_clock_that_begins_anew_is_a_new_start(driver: Driver) -> None:
-    """A busy GPU whose ring is older than what it has told: one cycle is not measured, then all is well again."""
+    """A busy GPU whose ring is older than what it has told: not measured until the ring has been started from anew."""
     driver.show(a_gpu(burst(-900.0, 600.0, percent=80)))
     source = driver.node.open()
     await read_device(source)
     await driver.cycles(source, 1)
     driver.gpus.set_us(500 * SECOND)
-    devices = await driver.cycles(source, 3)
-    assert devices[0].activity is None
-    assert [round(known(device).utilization_ratio or 0.0, 1) for device in devices[1:]] == [0.8, 0.8]
+    devices = await driver.cycles(source, 4)
+    assert known(devices[0]).lost_seconds == CYCLE_SECONDS
+    assert devices[1].activity is None
+    assert [round(known(device).utilization_ratio or 0.0, 1) for device in devices[2:]] == [0.8, 0.8]
+
+
+async def test_sample_from_the_future_is_dropped_and_the_others_count(driver: Driver) -> None:
+    """One entry a minute ahead among good ones: counted as out of range, and this cycle and the next are measured."""
+    source = driver.node.open()
+    driver.show(a_gpu(ring=(SimSample(timestamp_us=BEGIN_SECONDS * SECOND, percent=0),)))
+    await read_device(source)
+
+    def ring(cycle: int, *further: SimSample) -> tuple[SimSample, ...]:
+        begin = BEGIN_SECONDS + cycle * CYCLE_SECONDS
+        stamps = [round((begin + (slot + 1) * PERIOD) * SECOND) for slot in range(36)]
+        return (*(SimSample(timestamp_us=stamp, percent=40) for stamp in stamps), *further)
+
+    driver.show(a_gpu(ring=ring(0, SimSample(timestamp_us=(BEGIN_SECONDS + 60) * SECOND, percent=40))))
+    (first,) = await driver.cycles(source, 1)
+    driver.show(a_gpu(ring=ring(1)))
+    (second,) = await driver.cycles(source, 1)
+    assert [known(device).utilization_ratio for device in (first, second)] == [pytest.approx(0.4), pytest.approx(0.4)]
+    assert [one.reason for one in first.rejected] == ["out_of_range"]
+
+
+async def test_busy_gpu_whose_ring_does_not_move_is_unknown_and_started_from_anew(driver: Driver) -> None:
+    """A first batch that ended in the future: its last moment is not believed for long, and nothing is idle meanwhile."""
+    load = (burst(0.0, 100.0, percent=70),)
+    ahead = SimSample(timestamp_us=(BEGIN_SECONDS + 3600) * SECOND, percent=70)
+    driver.show(a_gpu(*load, ring=(ahead,)))
+    source = driver.node.open()
+    await read_device(source)
+    driver.show(a_gpu(*load))
+    devices = await driver.cycles(source, 5)
+    idle = [device for device in devices if device.activity is not None and device.activity.utilization_ratio == 0]
+    assert not idle
+    assert known(devices[-1]).utilization_ratio == pytest.approx(0.7, abs=0.01)
+
+
+async def test_misread_process_is_unknown_and_its_neighbour_is_not(driver: Driver) -> None:
+    """A share above all of the time, or from the future, is dropped and counted, and the process is not called idle for it."""
+    processes = (SimProcess(pid=1, sm=2**32 - 1), SimProcess(pid=2, sm=50))
+    device = SimDevice(uuid="GPU-a", index=0, utilization=80, processes=processes)
+    driver.show(device)
+    source = driver.node.open()
+    await read_device(source)
+    (first,) = await driver.cycles(source, 1)
+    assert [(use.pid, use.sm_ratio) for use in first.process_use or ()] == [(1, None), (2, 0.5)]
+    ahead = replace(processes[0], sm=30, sm_timestamp=(BEGIN_SECONDS + 7200) * SECOND)
+    driver.show(replace(device, processes=(ahead, processes[1])))
+    (second,) = await driver.cycles(source, 1)
+    assert [(use.pid, use.sm_ratio) for use in second.process_use or ()] == [(1, None), (2, 0.5)]
+    driver.show(replace(device, processes=(SimProcess(pid=1, sm=30), processes[1])))
+    (third,) = await driver.cycles(source, 1)
+    assert [(use.pid, use.sm_ratio) for use in third.process_use or ()] == [(1, 0.3), (2, 0.5)]
 
 
 async def test_trouble_of_a_device_begins_its_samples_anew(driver: Driver) -> None:
@@ -208,7 +260,7 @@ async def test_sharers_have_the_parts_in_which_they_were_on_the_engine(driver: D
     await read_device(source)
     devices = await driver.cycles(source, 60)
     by_pid = {
-        pid: sum(use.sm_ratio for device in devices for use in device.process_use or () if use.pid == pid) / 60
+        pid: sum(use.sm_ratio or 0.0 for device in devices for use in device.process_use or () if use.pid == pid) / 60
         for pid in (1, 2)
     }
     assert by_pid[1] == pytest.approx(0.5, abs=0.06)
@@ -239,7 +291,7 @@ async def test_accounts_of_the_driver_replace_its_rounded_shares_where_they_are_
     driver.show(a_gpu(*load, processes=both[:1], accounting=True))
     (third,) = await driver.cycles(source, 1)
     told = [{use.pid: use.sm_ratio for use in device.process_use or ()} for device in (second, third)]
-    assert sum(told[0].values()) == pytest.approx(0.66, abs=0.06)
+    assert sum(ratio or 0.0 for ratio in told[0].values()) == pytest.approx(0.66, abs=0.06)
     assert 2 in told[1]
 
 

@@ -123,15 +123,6 @@ def test_without_a_hold_bookings_are_shown_at_once() -> None:
     assert Bookkeeper(LedgerRules(birth_hold_seconds=0.0)).shown_over(2, CONTAINER) == [5, 10]
 
 
-def test_what_was_there_before_watching_is_shown_at_once_and_only_laid_down_once() -> None:
-    """Energy from before the first look is a baseline: held back, it would look like use when it appears."""
-    books = Books.open(Ledger(), 5.0, RULES)
-    account = Account(DEVICE, Quantity.UNATTRIBUTED_ENERGY_JOULES, "not_measured")
-    books.lay_down(account, 5e6)
-    books.lay_down(account, 7e6)
-    assert books.close(Ledger()).tallies[account].shown == 5e6
-
-
 def test_what_is_born_after_the_end_of_its_subject_waits_for_the_hold_all_the_same() -> None:
     """A pod whose owner was found only after it had gone still needs a 0 that a scrape can see."""
     keeper = Bookkeeper()

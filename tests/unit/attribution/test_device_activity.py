@@ -163,6 +163,20 @@ def test_what_no_sample_names_is_not_measured_beside_a_process_without_one() -> 
     assert _rest(_shared(device)) == {R.NOT_MEASURED: 0.3}
 
 
+def test_sharer_whose_sample_cannot_be_true_is_not_known() -> None:
+    """What was misread is not 0: its neighbour keeps its own figure."""
+    device = _g0(4001, 4002, use=[ProcessUse(4001, None), a_use(pid=4002, sm=0.5)])
+    ratios = {row.container.pod: row.utilization_ratio for row in _shared(device).containers}
+    assert ratios == {"s-1": None, "s-2": 0.5}
+
+
+def test_sharer_that_no_sample_names_beside_an_unexplained_rest_is_not_known() -> None:
+    """The rest may be its: neither idle nor a guess."""
+    device = _g0(4001, 4002, use=[a_use(pid=4001, sm=0.2)], ratio=0.8)
+    ratios = {row.container.pod: row.utilization_ratio for row in _shared(device).containers}
+    assert ratios == {"s-1": 0.2, "s-2": None}
+
+
 def test_what_no_sample_names_is_the_hosts_if_only_the_host_is_left() -> None:
     """All processes without a sample are of one kind that is nobody's."""
     device = _g0(4001, 9, use=(a_use(pid=4001, sm=0.2),))
