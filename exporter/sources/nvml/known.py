@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from math import inf
 
 import pynvml
 
@@ -43,6 +44,9 @@ class Known:
     trouble: DeviceTrouble | None = None
     """Of the last cycle."""
     process_cursor_us: int = 0
+    """Newest moment of a process' sample; 0: none was told."""
+    process_quiet_seconds: float = inf
+    """Time for which no process has told a newer one; infinite while nobody knows how old the first was."""
     samples: SampleMemory = field(default_factory=SampleMemory)
     gpm: GpmMemory = field(default_factory=GpmMemory)
     accounting: AccountingMemory = field(default_factory=AccountingMemory)
@@ -65,7 +69,7 @@ class Known:
 
     def forget_samples(self) -> None:
         """What it did meanwhile cannot be told from what it did before."""
-        self.process_cursor_us = 0
+        self.process_cursor_us, self.process_quiet_seconds = 0, inf
         self.samples = SampleMemory()
         self.accounting = AccountingMemory()
 

@@ -1,7 +1,7 @@
 """What each process did on a GPU since the last cycle, as far as the driver can say."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Any, Final
 
 from exporter.model.activity import Activity
@@ -12,12 +12,11 @@ from exporter.sources.nvml.known import Known
 from exporter.sources.nvml.library import Handle
 from exporter.sources.nvml.processes import LARGEST_PID
 from exporter.sources.nvml.readings import OUT_OF_RANGE, Readings
-from exporter.sources.nvml.ring import SLACK_SECONDS
+from exporter.sources.nvml.ring import latest_us
 from exporter.sources.nvml.samples import Measured
 
 READING: Final = "process_utilization"
 _ALL_PERCENT: Final = 100
-_MICROSECONDS: Final = 1_000_000
 
 
 def read_process_use(
@@ -82,12 +81,15 @@ def _read_percents(
     records = _read_entries(readings, handle, since_us)
     if records is None:
         return None
-    latest_us = _latest_possible_us(measured, since_us)
+    seconds = inf if measured.activity is None else measured.activity.seconds
+    latest_possible_us = (
+        latest_us(since_us, known.process_quiet_seconds + seconds) if measured.since_us is None else measured.latest_us
+    )
     newest: dict[int, tuple[int, int]] = {}
     misread: set[int] = set()
     for record in records:
         pid, at_us, percent = int(record.pid), int(record.timeStamp), int(record.smUtil)
-        reason = _fault(pid, at_us, percent, since_us, latest_us)
+        reason = _fault(pid, at_us, percent, since_us, latest_possible_us)
         if reason is None:
             reason = "duplicate" if pid in newest else None
             newest[pid] = max(newest.get(pid, (0, 0)), (at_us, percent))
@@ -96,16 +98,10 @@ def _read_percents(
         if reason is not None:
             readings.reject(READING, reason)
     last_us = max([since_us, *(at_us for at_us, _ in newest.values())])
+    known.process_quiet_seconds = known.process_quiet_seconds + seconds if last_us == since_us else 0.0 if since_us else inf
     # A busy GPU of which nobody is said to be newer: what was believed to be the last moment was not.
     known.process_cursor_us = 0 if not newest and measured.utilization_ratio else last_us
     return {**{pid: percent for pid, (_, percent) in newest.items()}, **dict.fromkeys(misread - newest.keys())}
-
-
-def _latest_possible_us(measured: Measured, since_us: int) -> float:
-    """What the GPU's clock can say by now at most; unknown without an earlier moment."""
-    if not since_us or measured.activity is None:
-        return math.inf
-    return since_us + (measured.resting_seconds + measured.activity.seconds + SLACK_SECONDS) * _MICROSECONDS
 
 
 def _fault(pid: int, at_us: int, percent: int, since_us: int, latest_us: float) -> str | None:

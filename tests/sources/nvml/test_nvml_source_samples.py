@@ -159,19 +159,78 @@ async def test_driver_without_a_ring_is_measured_by_its_one_figure(driver: Drive
     assert known(device).measured_seconds == CYCLE_SECONDS
 
 
-async def test_ring_that_cannot_be_read_for_a_cycle_is_stood_in_for_and_taken_up_again(driver: Driver) -> None:
-    """The figure of the moment for that cycle; afterwards the ring goes on from where it was."""
-    driver.show(a_gpu(burst(0.0, 60.0, percent=50)))
+async def test_ring_that_cannot_be_read_for_a_cycle_is_unknown_and_taken_up_again(driver: Driver) -> None:
+    """What was done in that cycle is lost, never idle, and is not booked to the next one; that one is whole."""
+    load = a_gpu(burst(11.0, 14.0), burst(16.0, 17.0))
+    driver.show(load)
+    source = driver.node.open()
+    await read_device(source)
+    await driver.cycles(source, 2)
+    driver.show(load, faults=(NvmlFault(symbol="nvmlDeviceGetSamples", device=0, code=999),))
+    (without,) = await driver.cycles(source, 1)
+    assert known(without).lost_seconds == CYCLE_SECONDS
+    assert [call for call, _ in without.failed_calls] == ["nvmlDeviceGetSamples"]
+    driver.show(load)
+    again, after = await driver.cycles(source, 2)
+    assert known(again).busy_seconds == pytest.approx(1.0, abs=0.15)
+    assert known(again).seconds == pytest.approx(CYCLE_SECONDS)
+    assert known(after).busy_seconds == 0
+    assert not again.rejected
+
+
+async def test_ring_that_could_not_be_read_at_first_begins_with_its_first_answer(driver: Driver) -> None:
+    """Its first batch is up to ten seconds old, whenever it comes."""
+    driver.show(a_gpu(burst(0.0, 60.0)), faults=(NvmlFault(symbol="nvmlDeviceGetSamples", device=0, code=999),))
+    source = driver.node.open()
+    await driver.cycles(source, 3)
+    driver.show(a_gpu(burst(0.0, 60.0)))
+    first, second = await driver.cycles(source, 2)
+    assert first.activity is None
+    assert known(second).busy_seconds == pytest.approx(CYCLE_SECONDS)
+
+
+async def test_work_after_a_long_rest_before_the_first_read_is_counted(driver: Driver) -> None:
+    """The ring still holds what was an hour ago: how long it has rested is not known, and what comes is not from the future."""
+    bursts = (burst(3600.0 + 5 * number + 1, 3600.0 + 5 * number + 3) for number in range(4))
+    driver.show(a_gpu(burst(0.0, 20.0), *bursts))
+    driver.pass_time(3590.0)
+    source = driver.node.open()
+    await read_device(source)
+    devices = await driver.cycles(source, 6)
+    assert [round(known(device).busy_seconds, 1) for device in devices] == pytest.approx([0, 0, 2, 2, 2, 2], abs=0.15)
+    assert not [one for device in devices for one in device.rejected]
+
+
+async def test_work_after_days_of_rest_is_counted_although_the_clocks_drift_apart(driver: Driver) -> None:
+    """Two and a half days at a ten-thousandth are twenty seconds."""
+    days = 216_000.0
+    driver.show(a_gpu(burst(0.0, 20.0), burst(days * 1.0001 + 31.0, days * 1.0001 + 33.0)))
+    driver.pass_time(20.0)
     source = driver.node.open()
     await read_device(source)
     await driver.cycles(source, 1)
-    driver.show(a_gpu(burst(0.0, 60.0, percent=50)), faults=(NvmlFault(symbol="nvmlDeviceGetSamples", device=0, code=999),))
-    (without,) = await driver.cycles(source, 1)
-    assert known(without).utilization_ratio == 0.5
-    assert [call for call, _ in without.failed_calls] == ["nvmlDeviceGetSamples"]
-    driver.show(a_gpu(burst(0.0, 60.0, percent=50)))
-    (again,) = await driver.cycles(source, 1)
-    assert known(again).utilization_ratio == pytest.approx(0.5, abs=0.01)
+    for _ in range(int(days / 600)):
+        driver.gpus.advance_us(round(600.06 * SECOND))
+        driver.node.clock.seconds += 600.0
+        await read_device(source)
+    devices = await driver.cycles(source, 4)
+    assert busy(devices) == pytest.approx(2.0, abs=0.15)
+    assert not [one for device in devices for one in device.rejected]
+
+
+async def test_ring_that_tells_the_future_alone_is_unknown_and_never_idle(driver: Driver) -> None:
+    """All that it has to tell cannot be true: started from anew, also if the GPU's one figure of the moment is 0."""
+    ahead = SimSample(timestamp_us=(BEGIN_SECONDS + 10**6) * SECOND, percent=70)
+    work = [SimSample(timestamp_us=round((BEGIN_SECONDS + slot * PERIOD) * SECOND), percent=70) for slot in range(1, 73)]
+    driver.show(a_gpu(ring=tuple(work[:30])))
+    source = driver.node.open()
+    await read_device(source)
+    driver.show(a_gpu(ring=tuple(work[:65])))
+    await driver.cycles(source, 1)
+    driver.show(a_gpu(ring=(ahead,)))
+    devices = await driver.cycles(source, 3)
+    assert [known(device).lost_seconds for device in devices[:2]] == [CYCLE_SECONDS, CYCLE_SECONDS]
+    assert devices[2].activity is None
 
 
 async def test_clock_that_begins_anew_is_a_new_start(driver: Driver) -> None:
@@ -265,6 +324,22 @@ async def test_sharers_have_the_parts_in_which_they_were_on_the_engine(driver: D
     }
     assert by_pid[1] == pytest.approx(0.5, abs=0.06)
     assert sum(by_pid.values()) == pytest.approx(1.0, abs=0.01)
+
+
+async def test_process_that_was_quiet_for_long_is_believed_without_a_ring(driver: Driver) -> None:
+    """Its moment is as far from the last one as it was quiet, which is no fault."""
+    quiet = SimDevice(uuid="GPU-a", index=0, utilization=0, processes=(SimProcess(pid=1),))
+    active = replace(quiet, utilization=50, processes=(SimProcess(pid=1, sm=50),))
+    source = driver.node.open()
+    driver.show(active)
+    await read_device(source)
+    await driver.cycles(source, 2)
+    driver.show(quiet)
+    await driver.cycles(source, 12)
+    driver.show(active)
+    (device,) = await driver.cycles(source, 1)
+    assert [use.sm_ratio for use in device.process_use or ()] == [0.5]
+    assert not device.rejected
 
 
 async def test_share_of_a_process_is_of_the_samples_and_not_of_the_rest_between(driver: Driver) -> None:
