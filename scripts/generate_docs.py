@@ -34,6 +34,8 @@ How to read it:
   what has ended stay for a while, unchanged.
 - For every GPU: provisioned = unallocated + allocation unknown + held (active + idle_held + idle_empty + unknown), and busy =
   what containers were + unattributed. What the hold keeps back is the only difference on one page.
+- Time in which nobody watched (NVML away, or more than 30 s between two cycles) is in none of these counters, and what was
+  drawn in it is `not_measured`: it shows as missing coverage.
 - A container on a time-sliced GPU can be busier than its share while its neighbours rest: busy over held or over measured
   seconds can pass 1 there. That is a finding, not an error.
 - Prometheus' `increase()` extrapolates each series that ended inside the window by half a scrape interval: many short pods make

@@ -61,8 +61,10 @@ def advance_clock(
         began = timestamp_seconds if started is None else max(timestamp_seconds, started)
         from_start = measured and started is not None and started >= watching_since_timestamp_seconds
         return IdleClock(timestamp_seconds if active else began, active, from_start, clock_seconds)
+    # A wall clock that was set back makes nobody active in the future.
+    last_active = timestamp_seconds if active else min(before.last_active_timestamp_seconds, timestamp_seconds)
     return IdleClock(
-        last_active_timestamp_seconds=timestamp_seconds if active else before.last_active_timestamp_seconds,
+        last_active_timestamp_seconds=last_active,
         ever_active=before.ever_active or active,
         from_start=before.from_start and (before.ever_active or (watched and measured)),
         seen_at=clock_seconds,

@@ -1,7 +1,7 @@
 """account(): the old ledger and one cycle give the new ledger. Nothing that it shows ever falls.
 
-A cycle is booked if devices could be read at both of its ends: what happened while nobody watched is nobody's. The cycle has
-the attribution of its end.
+A cycle is booked if devices could be read at both of its ends and these are not too far apart: what happened while nobody
+watched is nobody's. The cycle has the attribution of its end.
 """
 
 import math
@@ -30,6 +30,8 @@ POWER_MARGIN = 1.5
 MOST_WATTS = 3000.0
 """The same for one that does not tell its limit."""
 MOST_CLOCK_EVENT_SECONDS_PER_SECOND = 2.0
+LONGEST_CYCLE_SECONDS = 30.0
+"""After more than that (the process was stopped, or starved) who is there at the end says nothing about the time before."""
 CLOCKS_DIFFER = 1.1
 """A cycle's length by the wall clock and by the monotonic clock is the same up to this factor."""
 
@@ -54,8 +56,9 @@ class Change:
 
     @property
     def watched(self) -> bool:
-        """True if devices were read at its beginning and at its end."""
-        return self.previous.nvml.value is not None and self.snapshot.nvml.value is not None
+        """True if devices were read at its beginning and soon after at its end."""
+        read = self.previous.nvml.value is not None and self.snapshot.nvml.value is not None
+        return read and self.elapsed_seconds <= LONGEST_CYCLE_SECONDS
 
     @property
     def devices(self) -> tuple[Device, ...]:

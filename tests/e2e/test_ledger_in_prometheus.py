@@ -27,7 +27,7 @@ WARM_UP_SECONDS = 40.0
 """By then every team has had a pod: Prometheus extrapolates a series that begins inside the window less than the others."""
 TOLERANCE = 0.005
 SHORT_WINDOW_TOLERANCE = 0.01
-"""A series that ends inside the window is extrapolated by half a scrape interval: in a short window that weighs more."""
+"""At both edges of the window the hold keeps back what was born just before: a cycle of one GPU weighs more in a short one."""
 FAMILIES = (
     "gpu_provisioned_seconds_total",
     "gpu_unallocated_seconds_total",

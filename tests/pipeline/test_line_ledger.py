@@ -318,6 +318,52 @@ async def test_driver_that_is_away_books_nothing_and_its_series_end(tmp_path: Pa
     assert sum(after.values(HELD, "state").values()) == pytest.approx(provisioned)
 
 
+@pytest.mark.parametrize("after", ["another holder", "nobody"])
+async def test_time_in_which_the_exporter_stood_still_is_nobodys(tmp_path: Path, after: str) -> None:
+    """Stopped for an hour: whoever is there at the end is not billed for it, nor is the GPU said to have been free."""
+    time = SimTime(tmp_path)
+    world = b0()
+    fresh = replace(a_sim_pod(2, "fresh-0", G0, namespace="team-blue"), labels={"team": "blue"})
+    pods, tasks = ((fresh,), (task_of(4001, 2),)) if after == "another holder" else ((), ())
+    prices = PriceBook(default_per_gpu_hour=3.6)
+    async with a_line(tmp_path / "node", world, sim_time=time, prices=prices) as line:
+        await line.cycle()
+        await line.cycles(2)
+        time.advance(3600.0)
+        await line.show(replace(world, pods=pods, tasks=tasks))
+        page = (await line.cycles(2))[-1]
+    expected = {"red": 10.0, "blue": 10.0} if after == "another holder" else {"red": 10.0}
+    assert page.values(OWNED, "team") == pytest.approx(expected)
+    assert page.value("gpu_provisioned_seconds_total", uuid=G0) == pytest.approx(20.0)
+    assert sum(page.values("gpu_owner_cost_total", "team").values()) == pytest.approx(0.001 * sum(expected.values()))
+
+
+async def test_late_cycle_is_one_all_the_same(tmp_path: Path) -> None:
+    """Half a minute late under load: what the driver's samples do not reach back to is lost, and the time is booked."""
+    time = SimTime(tmp_path)
+    async with a_line(tmp_path / "node", b0(), sim_time=time) as line:
+        await line.cycle()
+        page = (await line.cycles(1, seconds=30.0))[-1]
+    assert page.values(OWNED, "team") == pytest.approx({"red": 30.0})
+
+
+async def test_energy_that_is_not_supported_for_a_moment_is_read_again(tmp_path: Path) -> None:
+    """A driver does not unlearn a call: the counter goes on, and what was drawn meanwhile is nobody's."""
+    time = SimTime(tmp_path)
+    world = replace(b0(), devices=(a_gpu(), b0().devices[1]))
+    fault = NvmlFault(symbol="nvmlDeviceGetTotalEnergyConsumption", device=0, code=3)
+    async with a_line(tmp_path / "node", world, sim_time=time) as line:
+        await line.cycle()
+        before = (await line.cycles(1))[-1].value("gpu_energy_joules_total", uuid=G0) or 0.0
+        line.node.show(replace(world, nvml_faults=(fault,)))
+        await line.cycles(2)
+        line.node.show(world)
+        page = (await line.cycles(2))[-1]
+    assert page.value("gpu_energy_joules_total", uuid=G0) == pytest.approx(before + 4 * CYCLE_SECONDS * 100)
+    nobodys = page.value("gpu_unattributed_energy_joules_total", uuid=G0, reason="not_measured")
+    assert nobodys == pytest.approx(2 * CYCLE_SECONDS * 100)
+
+
 async def test_kubelet_that_is_away_for_long_makes_allocation_unknown_and_nobody_idle(tmp_path: Path) -> None:
     """Beyond max_age no source can say: neither held nor free, and nobody's use is unheld use for certain."""
     time = SimTime(tmp_path)

@@ -147,7 +147,7 @@ class Devices:
             return known.without_answer(gone.trouble)
 
     def _measure(self, known: Known, handle: Handle) -> Device:
-        readings = Readings(known.absent, self._watch, known.subject)
+        readings = Readings(known.calls, self._watch, known.subject)
         known.identify(readings, handle)
         known.update_mig_mode(readings, handle)
         slices, live = self._read_mig(known, readings, handle)
@@ -194,7 +194,7 @@ class Devices:
             return None, []
         slices = mig.read_slices(readings, handle)
         slots = slices or known.mig_slices or _MIG_SLOTS
-        return slices, mig.read_instances(readings, handle, slots, known.instance_absent, known.subject)
+        return slices, mig.read_instances(readings, handle, slots, known.instance_calls, known.subject)
 
     def _read_gpm(
         self, known: Known, readings: Readings, handle: Handle, live: list[mig.LiveInstance], now: float

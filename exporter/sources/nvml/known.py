@@ -12,7 +12,7 @@ from exporter.sources.nvml import library, mig
 from exporter.sources.nvml.accounting import AccountingMemory
 from exporter.sources.nvml.gpm import GpmMemory
 from exporter.sources.nvml.library import Handle
-from exporter.sources.nvml.readings import Readings
+from exporter.sources.nvml.readings import Calls, Readings
 from exporter.sources.nvml.samples import SampleMemory
 
 _PREFIX = "NVML_DEVICE_ARCH_"
@@ -50,9 +50,8 @@ class Known:
     samples: SampleMemory = field(default_factory=SampleMemory)
     gpm: GpmMemory = field(default_factory=GpmMemory)
     accounting: AccountingMemory = field(default_factory=AccountingMemory)
-    absent: set[str] = field(default_factory=set)
-    """Calls that it does not know."""
-    instance_absent: dict[MigUuid, set[str]] = field(default_factory=dict)
+    calls: Calls = field(default_factory=Calls)
+    instance_calls: dict[MigUuid, Calls] = field(default_factory=dict)
 
     @property
     def subject(self) -> str:
@@ -61,8 +60,8 @@ class Known:
 
     def forget_driver(self) -> None:
         """After a new initialisation: another driver may know more calls, and counts its samples anew."""
-        self.absent.clear()
-        self.instance_absent.clear()
+        self.calls.clear()
+        self.instance_calls.clear()
         # Samples of GPM went with the driver; nobody is left to take them back.
         self.gpm = GpmMemory()
         self.forget_samples()
@@ -93,14 +92,11 @@ class Known:
         if number is not None:
             mode = MigMode.ENABLED if number else MigMode.DISABLED
         elif not readings.can_answer("nvmlDeviceGetMigMode"):
-            if self.mig_mode in {MigMode.ENABLED, MigMode.DISABLED}:
-                # It has told its mode before: a GPU does not unlearn MIG, so it is asked again.
-                self.absent.discard("nvmlDeviceGetMigMode")
-            else:
-                mode = MigMode.UNSUPPORTED
+            mode = MigMode.UNSUPPORTED
         if mode is not self.mig_mode and MigMode.ENABLED in {mode, self.mig_mode}:
             # What a GPU can say depends on the mode: utilisation is there without MIG only.
-            self.absent.clear()
+            self.calls.clear()
+            self.calls.answered.add("nvmlDeviceGetMigMode")
             self.gpm.supported = None
             self.forget_samples()
         self.mig_mode = mode
@@ -110,7 +106,7 @@ class Known:
         found = tuple(one.instance for one in live)
         self.mig_slices = slices
         self.mig_instances = tuple(replace(one, memory_used_bytes=None, memory_total_bytes=None) for one in found)
-        self.instance_absent = {one.uuid: self.instance_absent.get(one.uuid, set()) for one in found}
+        self.instance_calls = {one.uuid: self.instance_calls.get(one.uuid, Calls()) for one in found}
 
     def without_answer(self, trouble: DeviceTrouble) -> Device:
         """The device as one that did not answer: identity and layout as last told, nothing measured."""

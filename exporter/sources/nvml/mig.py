@@ -13,7 +13,7 @@ from exporter.model.ids import MigUuid
 from exporter.sources.nvml import codes, library, measures
 from exporter.sources.nvml.gpm import GpmReading, Key
 from exporter.sources.nvml.library import Handle
-from exporter.sources.nvml.readings import Readings
+from exporter.sources.nvml.readings import Calls, Readings
 
 _MOST_SLICES: Final = 64
 _PROFILE: Final = re.compile(r"(?:(?P<compute>\d+)c\.)?(?P<gpu>\d+)g\.\d+gb[\w.+-]*")
@@ -41,7 +41,7 @@ def read_slices(readings: Readings, handle: Handle) -> int | None:
 
 
 def read_instances(
-    readings: Readings, handle: Handle, slots: int, absent: dict[MigUuid, set[str]], subject: str
+    readings: Readings, handle: Handle, slots: int, calls: dict[MigUuid, Calls], subject: str
 ) -> list[LiveInstance]:
     """The MIG devices that exist now.
 
@@ -49,14 +49,14 @@ def read_instances(
         readings: of the GPU.
         handle: of the GPU.
         slots: how many MIG devices it can hold; free ones may lie between used ones.
-        absent: by UUID, the calls that an instance is known not to answer.
+        calls: by UUID, what an instance has said of each call.
         subject: the GPU in a log line.
     """
     found: list[LiveInstance] = []
     for slot in range(slots):
         part = readings.ask("nvmlDeviceGetMigDeviceHandleByIndex", _HandleQuestion(handle, slot))
         if part is not None:
-            instance = _read_instance(readings, part, absent, f"{subject} MIG {slot}")
+            instance = _read_instance(readings, part, calls, f"{subject} MIG {slot}")
             if instance is not None:
                 found.append(instance)
     return found
@@ -79,15 +79,15 @@ class _HandleQuestion:
         return found
 
 
-def _read_instance(readings: Readings, handle: Handle, absent: dict[MigUuid, set[str]], subject: str) -> LiveInstance | None:
+def _read_instance(readings: Readings, handle: Handle, calls: dict[MigUuid, Calls], subject: str) -> LiveInstance | None:
     """None if it went away while it was asked, or does not say who it is."""
-    part = readings.about_part(set(), subject)
+    part = readings.about_part(Calls(), subject)
     uuid = MigUuid(part.ask("nvmlDeviceGetUUID", lambda: library.read_text("nvmlDeviceGetUUID", handle)) or "")
     gi = part.ask("nvmlDeviceGetGpuInstanceId", lambda: int(pynvml.nvmlDeviceGetGpuInstanceId(handle)))
     ci = part.ask("nvmlDeviceGetComputeInstanceId", lambda: int(pynvml.nvmlDeviceGetComputeInstanceId(handle)))
     if not uuid or gi is None or ci is None:
         return None
-    part = readings.about_part(absent.setdefault(uuid, set()), subject)
+    part = readings.about_part(calls.setdefault(uuid, Calls()), subject)
     name = part.ask("nvmlDeviceGetName", lambda: library.read_text("nvmlDeviceGetName", handle)) or ""
     profile = profile_of(name)
     memory = measures.read_memory(part, handle)

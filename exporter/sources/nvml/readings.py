@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import pynvml
@@ -28,31 +28,43 @@ class Watch:
     call: str = ""
 
 
+@dataclass(slots=True)
+class Calls:
+    """What a device has said of each call, by name; outlives the cycle."""
+
+    absent: set[str] = field(default_factory=set)
+    """It does not know them, and they are not made again."""
+    answered: set[str] = field(default_factory=set)
+    """It does know them: nothing unlearns a call, so that it says otherwise later is a failure."""
+
+    def clear(self) -> None:
+        """Ask everything anew."""
+        self.absent.clear()
+        self.answered.clear()
+
+
 class Readings:
-    """The calls about one device in one cycle.
+    """The calls about one device in one cycle."""
 
-    `absent` outlives the cycle: names of calls that the device has said it does not know are not made again.
-    """
+    __slots__ = ("_calls", "_subject", "_watch", "failed", "rejected")
 
-    __slots__ = ("_absent", "_subject", "_watch", "failed", "rejected")
-
-    def __init__(self, absent: set[str], watch: Watch, subject: str) -> None:
-        self._absent = absent
+    def __init__(self, calls: Calls, watch: Watch, subject: str) -> None:
+        self._calls = calls
         self._watch = watch
         self._subject = subject
         self.rejected: list[RejectedReading] = []
         self.failed: list[tuple[str, str]] = []
 
-    def about_part(self, absent: set[str], subject: str) -> "Readings":
-        """For a MIG device: its own memory of what is absent; what goes wrong still counts for the GPU."""
-        part = Readings(absent, self._watch, subject)
+    def about_part(self, calls: Calls, subject: str) -> "Readings":
+        """For a MIG device: its own memory of what it knows; what goes wrong still counts for the GPU."""
+        part = Readings(calls, self._watch, subject)
         part.rejected = self.rejected
         part.failed = self.failed
         return part
 
     def can_answer(self, call: str) -> bool:
         """False once the device has said that it does not know the call."""
-        return call not in self._absent
+        return call not in self._calls.absent
 
     def ask(self, call: str, question: Callable[[], T]) -> T | None:
         """The answer; None if there is none: `can_answer` tells then whether the call is absent or has failed.
@@ -61,16 +73,19 @@ class Readings:
             DeviceGoneError: the device does not answer at all.
             DriverGoneError: no device does.
         """
-        if call in self._absent:
+        if call in self._calls.absent:
             return None
         self._watch.call = f"{call} ({self._subject})"
         try:
-            return question()
+            answer = question()
         except pynvml.NVMLError as error:
             code: int = error.value
+        else:
+            self._calls.answered.add(call)
+            return answer
         codes.raise_if_gone(code, call)
-        if code in codes.ABSENT:
-            self._absent.add(call)
+        if code in codes.ABSENT and call not in self._calls.answered:
+            self._calls.absent.add(call)
             logger.debug("%s: %s says %s, not asked again", self._subject, call, codes.name_of(code))
         else:
             self.fail(call, code)

@@ -10,7 +10,7 @@ from exporter.model.device import GpuProcess, ProcessKind, ProcessUse, RejectedR
 from exporter.simulator.world import GIB, NOT_AVAILABLE, NvmlFault, SimDevice, SimMig, SimProcess
 from exporter.sources.nvml import mig, processes
 from exporter.sources.nvml.library import read_records
-from exporter.sources.nvml.readings import Readings, Watch
+from exporter.sources.nvml.readings import Calls, Readings, Watch
 from tests.sources.nvml.conftest import Node, read_device, read_devices, value_of
 
 COMPUTE = ProcessKind.COMPUTE
@@ -275,7 +275,7 @@ async def test_instances_are_asked_one_by_one_where_their_gpu_may_not_list_them(
     node.show(replace(G0, mig_mode=1, migs=migs, processes=held), G1, faults=(refused,))
     source = node.open()
     value_of(await source.read())
-    readings = Readings(set(), Watch(), "GPU")
+    readings = Readings(Calls(), Watch(), "GPU")
     live = mig.read_instances(readings, pynvml.nvmlDeviceGetHandleByIndex(0), 7, {}, "GPU")
     neighbour = pynvml.nvmlDeviceGetHandleByIndex(1)
     assert processes.read_processes(readings, neighbour, live, 80 * GIB) == (

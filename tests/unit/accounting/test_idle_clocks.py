@@ -91,6 +91,14 @@ def test_start_in_the_future_of_the_exporter_s_clock_is_when_idling_began() -> N
     assert Watch(started=BEGAN + 500).cycle(QUIET).last_active_timestamp_seconds == BEGAN + 500
 
 
+def test_clock_that_is_set_back_leaves_nobody_active_in_the_future() -> None:
+    """Idle since now at the earliest that can be said, and never for less than no time."""
+    watch = Watch()
+    watch.cycle(BUSY)
+    watch.now -= 1000.0
+    assert watch.cycle(QUIET).last_active_timestamp_seconds == watch.now
+
+
 def test_clock_of_an_ended_container_is_kept_for_a_while_and_then_forgotten() -> None:
     """A short outage of the kubelet does not make anybody look fresh; churn does not fill the memory."""
     key: UseKey = use_key(a_holder(activity=QUIET))
